@@ -40,7 +40,7 @@ def _recording(torch: Any) -> frameworks.RecordingBench:
     def profiled(option: str, run: frameworks.Call) -> float:
         activities = [torch.profiler.ProfilerActivity.CPU]
         profiler = torch.profiler.profile(activities=activities, **({option: True} if option else {}))
-        with framework.no_warning_about_cycles(), profiler:
+        with framework.quiet_start(), profiler:
             run()
         batches = live_events.batches(profiler.profiler.kineto_results, False, option == "with_stack")
         categories = Counter(category for batch in batches for category in batch.categories)

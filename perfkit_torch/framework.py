@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from perfkit_core.base.system import packages
 from perfkit_core.errors import CaptureError
+
+_LOG_LEVEL: Final = "KINETO_LOG_LEVEL"
 
 
 def torch() -> Any:
@@ -22,12 +26,21 @@ def torch() -> Any:
 
 
 @contextmanager
-def no_warning_about_cycles() -> Iterator[None]:
-    """Hide a warning of torch up to 2.12: a profiler without ``acc_events`` keeps the events of its last cycle only.
-    perfkit reads each cycle. ``acc_events=True`` would hide the warning, too, but costs time at the end of a cycle."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
-        yield
+def quiet_start() -> Iterator[None]:
+    """Hide what torch's profiler prints when it is prepared or started:
+
+    - a line of kineto at each start and stop. kineto reads its variable when the first profiler is prepared
+    - a warning of torch up to 2.12: a profiler without ``acc_events`` keeps the events of its last cycle only. perfkit
+      reads each cycle. ``acc_events=True`` would hide the warning, too, but costs time at the end of a cycle"""
+    before = os.environ.get(_LOG_LEVEL)
+    os.environ[_LOG_LEVEL] = before or "6"
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+            yield
+    finally:
+        if before is None:
+            del os.environ[_LOG_LEVEL]
 
 
 def refuse_second_profiler() -> None:
@@ -37,8 +50,9 @@ def refuse_second_profiler() -> None:
 
 
 class Updates:
-    """Calls ``after`` after each step of one optimizer: the first that steps in this process. Calls ``made`` when the
-    script has made an optimizer; ``optimizers`` counts them.
+    """Calls ``after`` after each step of one optimizer: the first that steps in this process. If the script has deleted
+    it, as after a fold of a cross-validation, and ``fixed`` is not set, the next takes its place. Calls ``made`` when
+    the script has made an optimizer; ``optimizers`` counts them.
 
     torch calls its hooks within the range with which it labels ``step()``. ``after`` must not run within this range: it
     may stop or start a profiler. So the method is wrapped, too. Of an optimizer whose method was copied before, for
@@ -49,7 +63,8 @@ class Updates:
 
         base = optimizer.Optimizer
         self.optimizers = packages.instances(base)  # those of earlier cells of a notebook
-        self._first: int | None = None
+        self._first: weakref.ref[Any] | None = None
+        self.fixed = False
         self._after = after
         self._depth, self._ended = 0, False  # of step() in itself; whether the first optimizer has stepped
         self._hook = optimizer.register_optimizer_step_post_hook(self._updated)
@@ -103,8 +118,9 @@ class Updates:
         self._replace(cls, "step", step)
 
     def _updated(self, optimizer: Any, *_: Any) -> None:
-        self._first = self._first or id(optimizer)
-        if self._first != id(optimizer):
+        if self._first is None or (self._first() is None and not self.fixed):
+            self._first = weakref.ref(optimizer)
+        if self._first() is not optimizer:
             return
         if self._depth:
             self._ended = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +82,7 @@ class TorchStepProfiler:
         """Start tracing the device, which is slow the first time. Raises CaptureError if another profiler runs."""
         framework.refuse_second_profiler()
         self._profiler = self._torch.profiler.profile(**self._options)
-        with framework.no_warning_about_cycles():
+        with framework.quiet_start():
             self._profiler.prepare_trace()
 
     def start(self, step: int | None) -> None:
@@ -164,12 +163,11 @@ Frame = tuple[str, int, str]
 def start_section(options: Mapping[str, bool]) -> Callable[[], Trace]:
     """Begin to record this process as step 1, and return the function that ends the recording and returns its Trace.
     Raises CaptureError without torch or if another profiler runs, and UsageError for an unknown option."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler prints a line whenever it starts or stops
     torch = framework.torch()
     arguments = profiler_arguments(options, OPTIONS, "torch")
     framework.refuse_second_profiler()
     profiler = torch.profiler.profile(**arguments)
-    with framework.no_warning_about_cycles():
+    with framework.quiet_start():
         profiler.start()
     label = torch.profiler.record_function("ProfilerStep#1")
     label.__enter__()

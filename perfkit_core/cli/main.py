@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import gc
 import io
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
@@ -32,9 +33,8 @@ OBJECTS: Final = 300_000
 """Number of new objects that triggers a garbage collection. The imports create fewer objects than this."""
 _DEFAULT_THRESHOLD: Final = gc.get_threshold()
 
-# Arrow's default allocator does not return freed memory: a 35 MB trace needs 40 MB more than with the system's
-# allocator. Arrow reads the variable when it is imported.
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+_ALLOCATOR: Final = "ARROW_DEFAULT_MEMORY_POOL"
+_undo: Final[list[Callable[[], object]]] = []
 
 
 class PluginGroup(click.Group):
@@ -78,8 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. If ``arguments`` is None, they are read from ``sys.argv``. In this
     case, the caller must end the process, because its existing objects are no longer garbage-collected."""
     _open_outputs()
+    _undo.clear()
+    # Arrow's default allocator does not return freed memory: a 35 MB trace needs 40 MB more than with the system's
+    # allocator. Arrow reads the variable when it is imported.
+    if _ALLOCATOR not in os.environ:
+        os.environ[_ALLOCATOR] = "system"
+        _undo.append(functools.partial(os.environ.pop, _ALLOCATOR, None))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # characters that the terminal cannot encode are escaped
+            _undo.append(functools.partial(stream.reconfigure, errors=stream.errors))
             stream.reconfigure(errors="backslashreplace")
     with collecting_rarely():
         try:
@@ -101,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = FAILED
         if arguments is None:  # the process exits now: also the collection that the next threshold starts is useless
             gc.freeze()
+            if code == INTERRUPTED:  # Python then ends by this signal, and a shell ends the loop that runs perfkit, too
+                sys.excepthook = lambda *_: None
+                raise KeyboardInterrupt
     return code
 
 
@@ -139,9 +149,12 @@ def collecting_rarely() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def collect_as_usual() -> None:
-    """Restore Python's default thresholds of garbage collection."""
+def restore() -> None:
+    """Undo what :func:`main` has changed in the process, before a script runs in it."""
     gc.set_threshold(*_DEFAULT_THRESHOLD)
+    while _undo:
+        with contextlib.suppress(ValueError):  # the stream is closed
+            _undo.pop()()
 
 
 class _Nowhere(io.RawIOBase):

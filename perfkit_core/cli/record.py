@@ -9,13 +9,14 @@ import builtins
 import contextlib
 import importlib.util
 import os
-import runpy
 import sys
 import time
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -75,18 +76,18 @@ def record(
     script. The recording is kept even if the script fails. Times, launches and steps are always recorded. Each of the
     options --shapes, --memory, --stacks and --flops slows the steps; perfkit rejects an option that the framework's
     profiler does not support."""
-    path = module_file(script) if module else Path(script)
+    path = Path(str(module_spec(script).origin)) if module else Path(script)
     if not path.is_file():
         named = all(map(str.isidentifier, script.split("."))) and not script.endswith(".py")
         hint = "add --module to run a module" if named else "check the path"
         raise CaptureError(f"{script}: no such file", hint)
-    program = Program(path, script if module else "", step_on and step_end(step_on, script, str(path)))
+    program = Program(path.absolute(), script if module else "", step_on and step_end(step_on, script, str(path)))
     folder = output or Path(RUNS) / f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     session = Session(folder, steps, {**options, OPTION: program.step_on, LIMIT: max_events})
     session.check(path)
     program.check()
     session.tell_older()
-    prepare(program, arguments)
+    prepare(program, (str(path) if module else script, *arguments))
     try:
         code = session.run(program)
     finally:
@@ -96,8 +97,8 @@ def record(
     sys.exit(code)
 
 
-def module_file(name: str) -> Path:
-    """Return the file that ``python -m NAME`` runs. Raises CaptureError if there is no such module."""
+def module_spec(name: str) -> ModuleSpec:
+    """Return the spec of the file that ``python -m NAME`` runs. Raises CaptureError if there is no such module."""
     _search(Path.cwd())
     try:
         spec = importlib.util.find_spec(name)
@@ -107,7 +108,7 @@ def module_file(name: str) -> Path:
         raise CaptureError(f"{name}: the module cannot be found ({error})", "check its name") from None
     if spec is None or not spec.has_location or spec.origin is None:
         raise CaptureError(f"{name}: no such module that can be run", "check its name")
-    return Path(spec.origin)
+    return spec
 
 
 @dataclass(frozen=True)
@@ -121,23 +122,25 @@ class Program:
 
     def check(self) -> None:
         """Raise UsageError if the script has no function ``step_on``."""
-        if isinstance(self.step_on, StepCalls) and not self.step_on.module:
-            with contextlib.suppress(SyntaxError, ValueError):  # running the script shows the error
-                self.step_on.compiled(self.script.read_bytes(), str(self.script))
+        with contextlib.suppress(SyntaxError, ValueError), warnings.catch_warnings(action="ignore"):
+            self._code()  # running the script shows its errors and warnings
 
     def execute(self) -> None:
-        """Run the script as ``__main__``. Raises what the script raises."""
+        """Run the script as ``__main__``, as Python does: its module stays for what runs at the end of the process.
+        Raises what the script raises."""
+        code, spec, file = self._code(), module_spec(self.module) if self.module else None, str(self.script)
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        main.__spec__, main.__package__ = spec, spec.parent if spec else None
+        main.__loader__ = spec.loader if spec else SourceFileLoader("__main__", file)
+        vars(main).update(__file__=file, __cached__=spec and spec.cached, __builtins__=builtins, __annotations__={})
+        vars(main).update(self.step_on.names() if isinstance(self.step_on, StepCalls) else {})
+        exec(code, vars(main))
+
+    def _code(self) -> Any:
+        source = self.script.read_bytes()
         if isinstance(self.step_on, StepCalls) and not self.step_on.module:
-            code = self.step_on.compiled(self.script.read_bytes(), str(self.script))
-            main = sys.modules["__main__"] = ModuleType("__main__")
-            package = self.module.rpartition(".")[0] if self.script.stem != "__main__" else self.module
-            names = {"__file__": str(self.script), "__package__": package or None, "__builtins__": builtins}
-            vars(main).update(names, **self.step_on.names())
-            exec(code, vars(main))
-        elif self.module:
-            runpy.run_module(self.module, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(str(self.script), run_name="__main__")
+            return self.step_on.compiled(source, str(self.script))
+        return compile(source, str(self.script), "exec", dont_inherit=True)
 
 
 class Session:
@@ -289,9 +292,9 @@ def described(recorded: Recorded, children: int, run_dir: Path) -> Iterator[str]
 
 
 def prepare(program: Program, arguments: Sequence[str]) -> None:
-    """Set ``sys.argv``, ``sys.path[0]`` and garbage collection as ``python SCRIPT ARGS`` would set them."""
-    main.collect_as_usual()
-    sys.argv = [str(program.script), *arguments]
+    """Set ``sys.argv``, ``sys.path[0]`` and what ``main`` has changed as ``python SCRIPT ARGS`` would set them."""
+    main.restore()
+    sys.argv = [*arguments]
     if not program.module:  # the folder of a module's path is the current one
         _search(program.script.resolve().parent)
 
@@ -303,7 +306,7 @@ def _search(folder: Path) -> None:
 def run(program: Program) -> int:
     """Run the script as ``__main__`` and return its exit code. If the script raises, its traceback is printed.
 
-    Raises only PerfkitError, and only if the recording cannot begin."""
+    Raises only PerfkitError, if the recording cannot begin, and KeyboardInterrupt."""
     try:
         program.execute()
     except SystemExit as end:
@@ -314,19 +317,34 @@ def run(program: Program) -> int:
     except PerfkitError:
         raise
     except BaseException as error:
-        # The traceback begins at the script's first frame. The frames of perfkit are left out.
-        frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename != str(program.script):
-            frames = frames.tb_next
-        error = error.with_traceback(frames)
+        error = error.with_traceback(of_script(error.__traceback__, str(program.script)))
         sys.excepthook(type(error), error, error.__traceback__)
-        return main.INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return 1
     return 0
+
+
+def of_script(traceback: TracebackType | None, file: str) -> TracebackType | None:
+    """Return the traceback from the script's first frame, without the frames of perfkit and what they call."""
+    first, inside = None, False
+    while traceback is not None:
+        module = str(traceback.tb_frame.f_globals.get("__name__"))
+        inside = module.startswith("perfkit_") or (inside and module == "contextlib")
+        if first is None and traceback.tb_frame.f_code.co_filename == file:
+            first = last = traceback
+        elif first is not None and not inside:
+            last.tb_next = last = traceback
+        traceback = traceback.tb_next
+    if first is not None:
+        last.tb_next = None
+    return first
 
 
 def _parsed(script: Path) -> ast.AST:
     try:
-        return ast.parse(script.read_bytes())
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(script.read_bytes())
     except (SyntaxError, ValueError):
         return ast.Module([], [])  # not valid Python; running the script shows the syntax error
 

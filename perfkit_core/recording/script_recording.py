@@ -53,7 +53,7 @@ class Script:
 
     - ``profiler()``: makes the profiler. It sets handlers of signals
     - ``updates(after, made)``: hooks after each update of the first optimizer, and when the script makes an optimizer.
-      They have the attribute ``optimizers``: how many it has made
+      Attributes: ``optimizers``, how many it has made, and ``fixed``: no other takes the place of a deleted one
     - ``ranges(name, after, before)``: hooks around each range of this name
     - ``passes(after)``: hooks after each backward pass
     - ``other(end)``: calls ``end`` before the script starts a profiler of its own"""
@@ -138,6 +138,8 @@ class ScriptRecording:
         else:
             self._recording.begin(self._ends)
         self._begun = True
+        if self._updates is not None:  # a window may contain steps of several trainings; the steps after it do not
+            self._updates.fixed = not self._recording.recording
 
     def _passed(self) -> None:
         """A backward pass has ended. It ends a step if the script updates its parameters without an optimizer."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from perfkit_core.base.system import failures
 from perfkit_core.errors import UsageError, spelled_like
+from perfkit_core.plugins.manager import get_plugins
 
 OPTION: Final = "step_on"
 """Option of a recorder. Its value is a :class:`StepCalls`, or the name of a range that the script labels."""
@@ -30,10 +31,7 @@ OPTIONS: Final = (OPTION, LIMIT, CHILD)
 _DECORATOR: Final = "__perfkit_step__"
 _FUNCTION: Final = re.compile(r"([\w./\\-]+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def _nothing() -> None:
-    """Do nothing, as long as no profiler records."""
+_nothing: Final[Callable[[], object]] = object  # does nothing, as long as no profiler records
 
 
 class StepCalls:
@@ -48,7 +46,7 @@ class StepCalls:
     def __str__(self) -> str:
         return f"{self.module}:{self.qualname}".removeprefix(":")
 
-    def watch(self, after: Callable[[], None], before: Callable[[], None] = _nothing) -> StepCalls:
+    def watch(self, after: Callable[[], object], before: Callable[[], object] = _nothing) -> StepCalls:
         """Call ``before`` and ``after`` around each call of the function, except recursive ones, and return self."""
         self._before, self._after = before, after
         return self
@@ -108,7 +106,7 @@ class StepCalls:
             if functions:
                 hint = spelled_like(self.qualname, functions, "functions")
             raise UsageError(f"{filename} has no function {self.qualname}", hint)
-        return compile(tree, filename, "exec")
+        return compile(tree, filename, "exec", dont_inherit=True)
 
     def decorate(self, tree: ast.Module) -> bool:
         """Wrap the function where the code defines it. Return whether the code defines it."""
@@ -145,7 +143,7 @@ def warn_without_steps(
 ) -> None:
     """Log a warning if too few ends of steps were seen for a complete step: a step lasts from one end to the next.
     ``step_on`` is the value of :data:`OPTION`. ``repeated``: functions that ran several times, as of
-    :meth:`perfkit_core.recording.step_clock.FrameSampler.repeated`. The hint names the first that the user wrote."""
+    :meth:`.FrameSampler.repeated`. The hint names the first that the user wrote, else the first model of a library."""
     from perfkit_core.views.user_code import Owner, owner_of  # imports numpy, which the script has imported by now
 
     if isinstance(step_on, StepCalls):
@@ -155,11 +153,12 @@ def warn_without_steps(
     end = "update of an optimizer" if step_on is None else f"end of {step_on} (--step-on)"
     cause = f"only one {end} was seen, and a step needs two" if ends else f"no {end} was seen"
     hint = "" if step_on else ": --step-on names a function or a range that ends a step"
-    for module, code, calls in repeated if step_on is None else ():
-        if owner_of(code.co_filename, None) is Owner.USER:
-            source = Path(code.co_filename).name if module == "__main__" else module
-            hint = f". --step-on {source}:{code.co_qualname} may end the steps: it ran at least {calls} times"
-            break
+    users = [item for item in repeated if owner_of(item[1].co_filename, None) is Owner.USER]
+    frameworks = get_plugins().recordable()
+    models = [item for item in repeated if item[1].co_name == "forward" and item[0].split(".")[0] not in frameworks]
+    for module, code, calls in (users or models)[:1] if step_on is None else ():
+        source = Path(code.co_filename).name if module == "__main__" else module
+        hint = f". --step-on {source}:{code.co_qualname} may end the steps: it ran at least {calls} times"
     failures.tell(f"no complete step was found, because {cause}{hint}", logging.WARNING)
 
 

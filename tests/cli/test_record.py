@@ -7,12 +7,13 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from perfkit_core.cli.record import imported_by, profiles_itself
+from perfkit_core.cli.record import imported_by, of_script, profiles_itself
 from perfkit_core.trace.storage.store import SUFFIX
 from tests.support.golden import check_golden
 
@@ -106,7 +107,13 @@ SCRIPTS = {
         "try:\n    import missing\nexcept ImportError:\n    import faketwo\n"
     ),
     "the script sees what Python would give it": Script(
-        "import os, sys, fakeone\nprint(__name__, sys.argv, sys.path[0] == os.getcwd(), __file__)\n", after=("x",)
+        "import atexit, os, pickle, sys, fakeone\n"
+        "class Own: ...\n"
+        "atexit.register(lambda: print('at the end', pickle.loads(pickle.dumps(Own)) is Own))\n"
+        "print(__name__, sys.argv, sys.path[0] == os.getcwd(), __file__ == os.path.abspath('script.py'))\n"
+        "print(*(type(value).__name__ for value in (__loader__, __builtins__, __annotations__, __package__)))\n"
+        "print(sys.stdout.errors == 'backslashreplace', 'ARROW_DEFAULT_MEMORY_POOL' in os.environ)\n",
+        after=("x",),
     ),
     "a code at the end": Script("import fakeone, sys\nsys.exit(7)\n"),
     "an end without a code": Script("import fakeone, sys\nsys.exit()\n"),
@@ -156,8 +163,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
 
 
 def _plain() -> dict[str, str]:
-    """Return the environment without variables that make libraries warn in their own code."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONWARNDEFAULTENCODING"}
+    """Return the environment without variables that make libraries warn in their own code, or that perfkit sets."""
+    without = "PYTHONWARNDEFAULTENCODING", "ARROW_DEFAULT_MEMORY_POOL"
+    return {name: value for name, value in os.environ.items() if name not in without}
 
 
 def test_what_scripts_print(ran: dict[str, Ran]) -> None:
@@ -179,6 +187,21 @@ def test_failing_scripts_keep_their_recording_and_their_traceback(ran: dict[str,
     for own in (error.err, syntax.err):
         assert "perfkit_core" not in own
         assert "runpy" not in own
+
+
+def test_tracebacks_have_no_frames_of_perfkit() -> None:
+    """A hook of perfkit may have called the function that fails, as an optimizer's ``step``."""
+    names: dict[str, Any] = {"__name__": "perfkit_torch.framework"}
+    exec(compile("def hook(method): method()", "framework.py", "exec"), names)
+
+    def method() -> None:
+        raise ValueError("own")
+
+    with pytest.raises(ValueError, match="own") as raised:
+        names["hook"](method)
+    frames = traceback.extract_tb(of_script(raised.value.__traceback__, __file__))
+    assert [frame.name for frame in frames] == ["test_tracebacks_have_no_frames_of_perfkit", "method"]
+    assert of_script(raised.value.__traceback__, "other.py") is None
 
 
 def test_a_missing_script_is_one_line(transcript) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import CodeType
+from typing import Any
+
 import pytest
 
 from perfkit_core.errors import UsageError
@@ -40,6 +43,13 @@ def test_an_unknown_function_is_named_with_similar_ones() -> None:
         StepCalls("", "nope").compiled(b"x = 1", "train.py")
 
 
+def test_code_with_a_step_has_the_future_statements_of_the_script_only() -> None:
+    calls = StepCalls("", "step")
+    names = calls.names()
+    exec(calls.compiled(b"def step(x: int): ...", "train.py"), names)
+    assert names["step"].__annotations__ == {"x": int}
+
+
 @pytest.mark.parametrize(
     ("ends", "step_on", "says"),
     [
@@ -71,3 +81,20 @@ def test_a_target_names_a_function_or_a_range() -> None:
     assert step_end("step::train", "", "train.py") == "step::train"
     with pytest.raises(UsageError, match=r"other.py is not the script; name its module"):
         step_end("other.py:step", "", "train.py")
+
+
+def test_the_hint_names_a_function_of_the_user_else_the_model_of_a_library(caplog: pytest.LogCaptureFixture) -> None:
+    def codes(file: str) -> tuple[CodeType, CodeType]:
+        names: dict[str, Any] = {}
+        exec(compile("class GPT:\n def forward(self): ...\n def run(self): ...", file, "exec"), names)
+        return names["GPT"].run.__code__, names["GPT"].forward.__code__
+
+    run, forward = codes("/lib/site-packages/models/gpt.py")
+    library = [("models.gpt", run, 5), ("torch.nn.modules", forward, 9), ("models.gpt", forward, 8)]
+    warn_without_steps(0, None, library)
+    warn_without_steps(0, None, [*library, ("__main__", codes("/home/user/sample.py")[0], 7)])
+    hints = [record.getMessage().partition(". ")[2] for record in caplog.records]
+    assert hints == [
+        "--step-on models.gpt:GPT.forward may end the steps: it ran at least 8 times",
+        "--step-on sample.py:GPT.run may end the steps: it ran at least 7 times",
+    ]

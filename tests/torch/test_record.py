@@ -106,3 +106,12 @@ def test_a_script_without_steps_and_with_too_many_events_says_what_was_left_out(
     assert str(result.cut) == "it would have more than 100 events"
     text = next(str(finding.text) for finding in load(tmp_path).quality if finding.code == "window-ended-early")
     assert text == "recording ended early, because it would have more than 100 events"
+
+
+def test_the_next_optimizer_takes_the_place_of_a_deleted_one_within_the_window(tmp_path: Path) -> None:
+    """As in a cross-validation with few steps. After the window, the unprofiled steps are of one training only."""
+    recording = record_script(tmp_path, 6, {})
+    for _ in range(3):
+        updates(4)
+    assert recording.finish().steps == 6
+    assert recording._ends == 8
