@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from perfkit_core.readers.ascend.host_calls import device_of
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_core.readers.chrome.unlabelled import Interpreter, ProcessRole
 from perfkit_core.trace.assembly.labels import parse_module_label
@@ -151,9 +152,7 @@ INTERPRETER: Final = Interpreter(
         "CPU functions": ProcessRole(kind=schema.ANNOTATION),  # EventList.export_chrome_trace; operators have names
         "CUDA functions": ProcessRole("cuda", threads_are_devices=True),
         "CANN": ProcessRole(kind=schema.RUNTIME),
-        "Ascend Hardware": ProcessRole("npu"),
-        "HCCL": ProcessRole("npu"),
-        "Communication": ProcessRole("npu"),
+        **dict.fromkeys(("Ascend Hardware", "HCCL", "Communication"), ProcessRole("npu", device_of=device_of)),
         "Overlap Analysis": ProcessRole(derived=True),
     },
     work_label=work_label,

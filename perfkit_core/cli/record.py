@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import importlib.util
 import os
+import runpy
 import sys
 import time
 import warnings
@@ -128,6 +129,9 @@ class Program:
     def execute(self) -> None:
         """Run the script as ``__main__``, as Python does: its module stays for what runs at the end of the process.
         Raises what the script raises."""
+        if self.script.suffix in (".pyc", ".pyz") and not self.module:
+            runpy.run_path(str(self.script), run_name="__main__")
+            return
         code, spec, file = self._code(), module_spec(self.module) if self.module else None, str(self.script)
         main = sys.modules["__main__"] = ModuleType("__main__")
         main.__spec__, main.__package__ = spec, spec.parent if spec else None

@@ -52,6 +52,13 @@ def test_adagrad_has_a_fused_kernel_for_hosts_first() -> None:
     assert ("foreach=True" in on_device.code, on_device.since) == (True, "1.12")
 
 
+def test_no_remedy_for_an_npu_names_what_only_other_devices_have() -> None:
+    for remedy in REMEDIES:
+        if "npu" in remedy.when.get("backend", ("npu",)):
+            text = f"{remedy.code} {remedy.api} {remedy.note}".lower()
+            assert not [word for word in ("cuda", "cudnn", "tf32", "torch.compile", "fused=true") if word in text]
+
+
 def test_a_wrong_name_and_a_wrong_argument_are_found() -> None:
     with pytest.raises(ModuleNotFoundError):
         list(names("torch.optim.Nothing()", "torch"))

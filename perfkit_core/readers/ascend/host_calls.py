@@ -29,8 +29,9 @@ _LEVELS: Final = {"AscendCL": "acl", "Node": "node", "Model": "model", "Hccl": "
                   "Runtime": "runtime"}  # fmt: skip
 """Levels in the vendor's text, and in its database."""
 _WAITS: Final = re.compile(r"acl(?:rt|mdl)Synchronize\w*")
-_LAYER_BITS: Final = 10
-"""The number of a process for display has the number of the real process above this many bits."""
+_LAYER_BITS, _DEVICE = 10, 31
+"""The number of a process for display has the number of the real process above this many bits, and the number of the
+device in the lowest five."""
 
 
 def kind(name: str) -> str:
@@ -43,6 +44,11 @@ def real_process(shown: int, processes: Collection[int]) -> int | None:
     if shown >> _LAYER_BITS in processes:
         return shown >> _LAYER_BITS
     return next(iter(processes)) if len(processes) == 1 else None
+
+
+def device_of(shown: int, processes: Collection[int]) -> int | None:
+    """Return the device that the process ``shown`` shows, None if its number does not say it."""
+    return shown & _DEVICE if shown >> _LAYER_BITS in processes else None
 
 
 def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> RecordedEvents:
