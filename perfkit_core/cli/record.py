@@ -226,10 +226,9 @@ class Session:
             recorded = _of_children(children)
         if killed:
             text = f"{_processes(killed)} made steps, but did not complete {counted(self._steps, 'step')}"
-            hint = "record fewer with --steps N"
             if not recorded.steps:
-                raise CaptureError(f"{self.run_dir}: {text}", hint)
-            echo(f"perfkit: {text}: {hint}", err=True)
+                raise CaptureError(f"{self.run_dir}: {text}", "record fewer with --steps N")
+            echo(f"perfkit: {text}: record fewer with --steps N", err=True)
         elif recorded.files and not recorded.steps and used_cpu_s() > _MUCH_CPU_S:
             text = f"{self.run_dir}: only the process of the script was recorded, and it made no steps: its other "
             raise CaptureError(
