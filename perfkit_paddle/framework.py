@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -68,7 +69,7 @@ class Updates:
         base = paddle().optimizer.Optimizer
         self.optimizers = packages.instances(base)  # those of earlier cells of a notebook
         self._updater: Any = None
-        self._inside = False
+        self._inside = threading.local()  # its attributes say whether a thread is inside a method
         self._undo: list[Callable[[], None]] = []
         original = base.__init__
 
@@ -90,6 +91,9 @@ class Updates:
         executor = paddle().static.Executor
         self._replace(executor, "run", self._executing(executor.run))
 
+    def restart(self) -> None:
+        self._updater = None
+
     def end(self) -> None:
         for undo in reversed(self._undo):
             undo()
@@ -104,12 +108,14 @@ class Updates:
     def _watched(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def watched(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            outermost, self._inside = not self._inside, True
+            inside = vars(self._inside)
+            outermost = not inside
+            inside["step"] = True
             try:
                 return method(optimizer, *args, **kwargs)
             finally:
                 if outermost:
-                    self._inside = False
+                    inside.clear()
                     if paddle().in_dynamic_mode():
                         self._updated(optimizer)
 

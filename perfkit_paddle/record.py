@@ -34,8 +34,10 @@ INSTEAD: Final = {
     ),
 }
 """Option of ``perfkit record`` that Paddle's profiler does not support → sentence on the alternative."""
-EVENTS: Final = (60, 300, 4_000_000)
+EVENTS: Final = (60, 700, 4_000_000)
 """Memory that Paddle's profiler needs for an event: while it records, and more at the end of a cycle; most events."""
+_WITH_MEMORY: Final = 1_000_000
+"""Most events if allocations are recorded. Paddle then needs 18 s at the end, four times as long for twice as many."""
 
 
 def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> ScriptRecording:
@@ -95,7 +97,9 @@ class PaddleStepProfiler:
         else:
             self._state = recording
             self.next(step or 0)
-        self._estimate = EventEstimate(*EVENTS)
+        recording, stop, most = EVENTS
+        most = _WITH_MEMORY if self._options.get("profile_memory") else most
+        self._estimate = EventEstimate(recording, stop, most)
 
     def next(self, step: int) -> None:
         self._profiler.step_num = step - 1
@@ -126,6 +130,12 @@ class PaddleStepProfiler:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             self._stop()
+
+    def may_stop(self) -> bool:
+        return True
+
+    def forked(self) -> None:
+        """Do nothing: workers of Paddle's data loaders run hardly any operators."""
 
     def _begin(self, state: Any, step: int) -> None:
         self._state = state

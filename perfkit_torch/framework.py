@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -49,6 +50,22 @@ def refuse_second_profiler() -> None:
         raise CaptureError("another torch profiler is running, and a second one would end it", "use only one")
 
 
+def all_threads() -> dict[str, Any]:
+    """Return the argument with which torch's profiler records all threads, and may be stopped by another thread than
+    the one that started it. Return no arguments for versions of torch that cannot do so (before 2.8)."""
+    try:
+        config = torch()._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except (AttributeError, TypeError):
+        return {}
+    return {"experimental_config": config}
+
+
+class _Thread(threading.local):
+    """``depth`` of step() in itself, and whether the first optimizer has stepped in it."""
+
+    depth, ended = 0, False
+
+
 class Updates:
     """Calls ``after`` after each step of one optimizer: the first that steps in this process. If the script has deleted
     it, as after a fold of a cross-validation, and ``fixed`` is not set, the next takes its place. Calls ``made`` when
@@ -66,7 +83,7 @@ class Updates:
         self._first: weakref.ref[Any] | None = None
         self.fixed = False
         self._after = after
-        self._depth, self._ended = 0, False  # of step() in itself; whether the first optimizer has stepped
+        self._thread = _Thread()
         self._hook = optimizer.register_optimizer_step_post_hook(self._updated)
         self._undo: list[Callable[[], None]] = []
         original = base.__init__
@@ -85,6 +102,9 @@ class Updates:
             if getattr(vars(cls).get("step"), "hooked", False):  # torch has labelled it, for an earlier object
                 self._wrap(cls)
             classes += type.__subclasses__(cls)
+
+    def restart(self) -> None:
+        self._first = None
 
     def end(self) -> None:
         self._hook.remove()
@@ -105,13 +125,14 @@ class Updates:
         def step(*args: Any, **kwargs: Any) -> Any:
             if compiling():
                 return method(*args, **kwargs)
-            self._depth += 1
+            thread = self._thread
+            thread.depth += 1
             try:
                 return method(*args, **kwargs)
             finally:
-                self._depth -= 1
-                if self._ended and not self._depth:
-                    self._ended = False
+                thread.depth -= 1
+                if thread.ended and not thread.depth:
+                    thread.ended = False
                     self._after()
 
         step._perfkit = True  # type: ignore[attr-defined]
@@ -122,8 +143,8 @@ class Updates:
             self._first = weakref.ref(optimizer)
         if self._first() is not optimizer:
             return
-        if self._depth:
-            self._ended = True
+        if self._thread.depth:
+            self._thread.ended = True
         else:
             self._after()
 

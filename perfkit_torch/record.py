@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +30,11 @@ OPTIONS: Final = {
 }  # fmt: skip
 EVENTS: Final = (400, 2500, 1_000_000)
 """Bytes that torch's profiler needs for an event with shapes: while it records, and more when it stops; most events."""
-EVENTS_OF_OPERATOR: Final = 9
-"""Events of a differentiable operator: of itself, of the operators that it calls, and of its backward pass."""
+EVENTS_OF_OPERATOR, ALLOCATIONS_OF_OPERATOR = 10, 4
+"""Events of a differentiable operator: of itself, of the operators that it calls, and of its backward pass; and the
+allocations and frees of these."""
+_STACKS: Final = 2
+"""Factor of the memory at the end if stacks are recorded: perfkit's reading needs the rest."""
 
 
 def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> ScriptRecording:
@@ -74,25 +79,39 @@ class TorchStepProfiler:
         self._options = target.options
         self._profiler: Any = None
         self._recording = False
+        self._thread: int | None = None  # the only thread that can stop the profiler
         self._label: Any = None
         self._ending, self._findings = Ending.ENDED, tuple[Finding, ...]()
         self._estimate = EventEstimate(*EVENTS)
 
     def warm_up(self, step: int) -> None:
         """Start tracing the device, which is slow the first time. Raises CaptureError if another profiler runs."""
+        self._prepare(threading.current_thread() is not threading.main_thread())
+
+    def _prepare(self, all_threads: bool) -> None:
+        """``all_threads``: record the other threads, too, and let any thread stop the profiler. torch then records no
+        allocations."""
         framework.refuse_second_profiler()
-        self._profiler = self._torch.profiler.profile(**self._options)
+        every = framework.all_threads() if all_threads and not self._options.get("profile_memory") else {}
+        self._thread = None if every else threading.get_ident()
+        self._profiler = self._torch.profiler.profile(**{**every, **self._options})
         with framework.quiet_start():
             self._profiler.prepare_trace()
 
+    def may_stop(self) -> bool:
+        return self._thread in (None, threading.get_ident())
+
     def start(self, step: int | None) -> None:
-        if self._profiler is None:
-            self.warm_up(step or 0)
+        if self._profiler is None:  # after the start of the script, it may train in any thread
+            self._prepare(step is None or threading.current_thread() is not threading.main_thread())
         self._profiler.start_trace()
         self._recording = True
         sequence = self._torch._C._autograd._get_sequence_nr
         begun = sequence()
-        self._estimate = EventEstimate(*EVENTS, lambda: EVENTS_OF_OPERATOR * (sequence() - begun))
+        each = EVENTS_OF_OPERATOR + ALLOCATIONS_OF_OPERATOR * bool(self._options.get("profile_memory"))
+        recording, stop, most = EVENTS
+        stop *= _STACKS if self._options.get("with_stack") else 1
+        self._estimate = EventEstimate(recording, stop, most, lambda: each * (sequence() - begun))
         if step is not None:
             self._open(step)
 
@@ -122,7 +141,15 @@ class TorchStepProfiler:
         """Stop without writing. A profiler in its warm-up is first started, because torch cannot stop it otherwise."""
         if not self._recording:
             self._profiler.start_trace()
+        self._torch._C._autograd._enable_record_function(True)
         self._stop()
+
+    def forked(self) -> None:
+        self._torch._C._autograd._enable_record_function(False)
+        if self._options.get("with_stack"):
+            sys.setprofile(None)
+        if self._options.get("profile_memory"):  # only stopping ends the recording of allocations
+            self.cancel()
 
     def _stop(self) -> Any:
         profiler, self._profiler, self._recording = self._profiler, None, False

@@ -12,6 +12,7 @@ import os
 import runpy
 import sys
 import time
+import uuid
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,13 +33,15 @@ from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.child_processes import recorded_children, used_cpu_s
-from perfkit_core.recording.step_calls import LIMIT, OPTION, StepCalls, step_end
+from perfkit_core.recording.step_calls import JOB, LIMIT, OPTION, StepCalls, step_end
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.frameworks import Recording
 
 _MUCH_CPU_S: Final = 5.0
 """CPU time of other processes that is too much for compilers and other tools."""
+_STORED, _PENDING = ".parquet", ".pending"
+"""Suffixes of the files of cycles that are stored, and of cycles that are not stored yet, or were lost."""
 RUNS: Final = "runs"
 """Folder below which recordings are written by default."""
 
@@ -84,7 +87,8 @@ def record(
         raise CaptureError(f"{script}: no such file", hint)
     program = Program(path.absolute(), script if module else "", step_on and step_end(step_on, script, str(path)))
     folder = output or Path(RUNS) / f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    session = Session(folder, steps, {**options, OPTION: program.step_on, LIMIT: max_events})
+    more = {OPTION: program.step_on, LIMIT: max_events, JOB: uuid.uuid4().hex[:12]}
+    session = Session(folder, steps, {**options, **more})
     session.check(path)
     program.check()
     session.tell_older()
@@ -158,7 +162,8 @@ class Session:
         self.frameworks = get_plugins().recordable()
         self._recording: Recording | None = None
         self._refused: PerfkitError | None = None
-        self._before = self._files()
+        self._before = self._files(_STORED)
+        self._killed_before = self._files(_PENDING)
 
     def check(self, script: Path) -> None:
         """Raise CaptureError if the script itself starts a profiler, or if the run folder is not writable."""
@@ -220,9 +225,17 @@ class Session:
     def finish(self) -> Recorded:
         """End the recording, print what was recorded, and return it. Raises CaptureError."""
         children = self._children()
-        recorded = self.end(alone=not children)
+        own = f"-{os.getpid()}-"
+        killed = sum(own not in path.name for path in self._files(_PENDING) - self._killed_before)
+        recorded = self.end(alone=not children and not killed)
+        count = len(children) + bool(children and recorded.steps)
         if children and not recorded.steps:
             recorded = _of_children(children)
+        if killed:
+            text = f"{_processes(killed)} made steps, but did not complete {counted(self._steps, 'step')}"
+            if not recorded.steps:
+                raise CaptureError(f"{self.run_dir}: {text}", "record fewer with --steps N")
+            echo(f"perfkit: {text}: record fewer with --steps N", err=True)
         elif recorded.files and not recorded.steps and used_cpu_s() > _MUCH_CPU_S:
             text = f"{self.run_dir}: only the process of the script was recorded, and it made no steps: its other "
             raise CaptureError(
@@ -231,24 +244,24 @@ class Session:
             )
         if recorded.files:
             command = f"perfkit summary {processes.shell_path(self.run_dir)}"
-            for line in (*described(recorded, len(children), self.run_dir), f"next: {command}"):
+            for line in (*described(recorded, count, self.run_dir), f"next: {command}"):
                 echo(f"perfkit: {line}", err=True)
         return recorded
 
-    def _files(self) -> set[Path]:
-        """Return the Parquet files of the run folder. Stored cycles are such files. The module that knows their names
-        imports numpy, and a script sets variables that numpy reads."""
+    def _files(self, suffix: str) -> set[Path]:
+        """Return the files of the run folder with this suffix. The module that knows the names of stored cycles imports
+        numpy, and a script sets variables that numpy reads."""
         if paths.is_remote(self.run_dir):  # listing a store may take long
             return set()
         with contextlib.suppress(OSError):  # the folder does not exist
-            return {path for path in self._folder.iterdir() if path.suffix == ".parquet"}
+            return {path for path in self._folder.iterdir() if path.suffix == suffix}
         return set()
 
     def _children(self) -> list[Path]:
         """Return the last file of each other process that has recorded since the session was made, in rank order."""
         from perfkit_core.trace.storage.store import process_of
 
-        process = {path: process_of(path.name) for path in sorted(self._files() - self._before)}
+        process = {path: process_of(path.name) for path in sorted(self._files(_STORED) - self._before)}
         return list({pid: path for path, pid in process.items() if pid not in (None, os.getpid())}.values())
 
     def end(self, alone: bool = True) -> Recorded:
@@ -280,11 +293,15 @@ def _of_children(files: Sequence[Path]) -> Recorded:
     return Recorded(len(files), max(len(step_numbers(trace)) for trace in traces), timed[0] if timed else None)
 
 
-def described(recorded: Recorded, children: int, run_dir: Path) -> Iterator[str]:
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def described(recorded: Recorded, processes: int, run_dir: Path) -> Iterator[str]:
     """Yield what was recorded, and the time of a step without and with the profiler, if steps were timed.
-    ``children``: number of other processes that were recorded."""
+    ``processes``: number of processes that were recorded, 0 if it is the script's own."""
     what = counted(recorded.steps, "step") if recorded.steps else "the script, but no steps,"
-    of = f" of {children} processes" if children > 1 else " of 1 process" if children else ""
+    of = f" of {_processes(processes)}" if processes else ""
     cut = f": recording ended early, because {render(recorded.cut)}" if recorded.cut is not None else ""
     yield f"recorded {what}{of} in {run_dir}{cut}"
     timed = recorded.timed

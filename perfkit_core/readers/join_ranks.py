@@ -180,7 +180,11 @@ def check_frameworks(metas: Iterable[TraceMeta]) -> None:
 
 def check_one_time(metas: Iterable[TraceMeta]) -> None:
     """Raise SourceError if two recordings without a rank do not overlap in time; ranks of one job do. Only
-    recordings with an epoch clock are compared. The error names the two recordings that are farthest apart."""
+    recordings with an epoch clock are compared, and not those of one recorded script. The error names the two
+    recordings that are farthest apart."""
+    metas = list(metas)
+    if len({meta.job for meta in metas}) == 1 and metas[0].job:
+        return
     timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
     if not timed:
         return

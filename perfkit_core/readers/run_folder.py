@@ -1,6 +1,7 @@
 """Reader of run folders and of single files in them. A folder may hold recordings of several processes.
 
 - Recordings made at the same time are ranks of one job. Recordings without a rank are numbered in order.
+- Recordings of processes of one recorded script are ranks of one job.
 - Recordings made at different times are ranks of one job if their ranks differ and their world sizes are equal.
 - Of recordings that do not belong together, only the latest is read. A data-quality warning reports the older ones.
 """
@@ -219,8 +220,9 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
         (end, start), meta = spans[name], recordings[name][0]
         for other in chosen:
             (other_end, other_start), late = spans[other], recordings[other][0]
-            other_rank = meta.ranks and late.ranks and meta.ranks != late.ranks and meta.world_size == late.world_size
-            if not other_rank and not (start < other_end and other_start < end):
+            other_rank = meta.ranks != late.ranks and all((meta.ranks, late.ranks, meta.world_size == late.world_size))
+            of_script = meta.job and meta.job == late.job and (meta.ranks != late.ranks or not meta.ranks)
+            if not other_rank and not of_script and not (start < other_end and other_start < end):
                 break
         else:
             chosen.append(name)

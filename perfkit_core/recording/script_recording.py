@@ -7,7 +7,10 @@ the start is kept, because it is all there is."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -17,7 +20,15 @@ from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.recording import signals, step_calls
 from perfkit_core.recording.schedule import StepWindow
 from perfkit_core.recording.step_clock import FrameSampler
-from perfkit_core.recording.step_recording import Ending, Held, StepProfiler, StepRecording
+from perfkit_core.recording.step_recording import (
+    Ending,
+    Held,
+    StepProfiler,
+    StepRecording,
+    leave_to_parent,
+    stop_those_of_parent,
+    watch_forks,
+)
 from perfkit_core.recording.window_limit import Checks
 from perfkit_core.trace.model.meta import Finding
 
@@ -53,7 +64,8 @@ class Script:
 
     - ``profiler()``: makes the profiler. It sets handlers of signals
     - ``updates(after, made)``: hooks after each update of the first optimizer, and when the script makes an optimizer.
-      Attributes: ``optimizers``, how many it has made, and ``fixed``: no other takes the place of a deleted one
+      Attributes: ``optimizers``, how many it has made, and ``fixed``: no other takes the place of a deleted one.
+      ``restart()``: another optimizer becomes the first
     - ``ranges(name, after, before)``: hooks around each range of this name
     - ``passes(after)``: hooks after each backward pass
     - ``other(end)``: calls ``end`` before the script starts a profiler of its own"""
@@ -80,6 +92,7 @@ class ScriptRecording:
     def __init__(self, script: Script, steps: int | None, options: Mapping[str, Any]) -> None:
         self._script, self._step_on = script, options.get(step_calls.OPTION)
         self._profiler: StepProfiler | None = None
+        self._job = options.get(step_calls.JOB)
         self._ends = 0
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
@@ -104,6 +117,30 @@ class ScriptRecording:
         else:
             self._hooks.append(script.ranges(self._step_on, self._ended, self._end_start))
         self._other = script.other(self._other_starts)
+        watch_forks(self)
+
+    def forked(self) -> None:
+        """In a forked child, leave what is recorded to the parent. The child is recorded if it makes steps."""
+        if self._in_start and self._profiler is not None:
+            leave_to_parent(self._profiler)
+        self._recording.forked()
+        self._in_start = self._begun = False
+        self._profiler = self._checks = self._write_start = self._start_cut = None
+        self._ends = 0
+        if self._updates is not None:
+            self._updates.restart()
+        self.finish_at_exit()
+
+    def finish_at_exit(self) -> None:
+        """Finish the recording when this process ends. Processes that it forks finish their own."""
+        pid = os.getpid()
+
+        def finish() -> None:
+            if os.getpid() == pid:
+                with contextlib.suppress(Exception):  # the script started a profiler of its own
+                    self.finish()
+
+        atexit.register(finish)
 
     def finish(self, alone: bool = True) -> Recorded:
         """End the recording and write it. If no step is complete, the start of the script is kept only if no other
@@ -113,6 +150,7 @@ class ScriptRecording:
             hooks.end()
         if self._profiler is None:
             return Recorded(0)
+        self._profiler.writer.withdraw()
         files = len(self._profiler.writer.written)
         self._other.check()
         if alone:
@@ -122,12 +160,20 @@ class ScriptRecording:
         return Recorded(files, steps, self._profiler.clock.times(), cut)
 
     def _made(self) -> StepProfiler:
-        self._profiler = self._profiler or self._script.profiler()
+        if self._profiler is None:
+            self._profiler = self._script.profiler()
+            self._profiler.writer.job = self._job
         return self._profiler
 
     def _ended(self) -> None:
         """A step has ended."""
         self._ends += 1
+        if self._recording.recording and not self._made().may_stop():  # this thread trains from now on
+            self._recording.forget()
+            self._profiler, self._begun = None, False  # torch would crash if its profiler were stopped later
+        if not self._begun:
+            with signals.guarded(_FAILED):
+                self._made().writer.announce()
         if self._in_start:  # the optimizer was made before, as in an earlier cell of a notebook
             self._leave_start()
             self._recording.begin(self._ends, recording=True)
@@ -171,6 +217,7 @@ class ScriptRecording:
         """End the recording because a profiler starts, unless it is perfkit's."""
         if self._recording.inside or (self._begun and not self._recording.recording):  # ours, or ours has ended
             return False
+        stop_those_of_parent()
         self._stop()
         return True
 

@@ -26,7 +26,9 @@ LIMIT: Final = "most_events"
 """Option of a recorder: the limit of the events of a window, None for the default of the framework."""
 CHILD: Final = "child"
 """Option of a recorder: this process is a child of the recorded script. It is recorded only if it makes steps."""
-OPTIONS: Final = (OPTION, LIMIT, CHILD)
+JOB: Final = "job"
+"""Option of a recorder: a text that is equal for all processes of the recorded script."""
+OPTIONS: Final = (OPTION, LIMIT, CHILD, JOB)
 """The options of a recorder that are no options of its profiler."""
 _DECORATOR: Final = "__perfkit_step__"
 _FUNCTION: Final = re.compile(r"([\w./\\-]+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")

@@ -13,6 +13,7 @@ import functools
 import inspect
 import logging
 import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -110,6 +111,46 @@ class StepProfiler(Protocol):
     def cancel(self) -> None:
         """Stop the warm-up or the recording without writing."""
 
+    def may_stop(self) -> bool:
+        """Return whether the calling thread can stop the profiler."""
+
+    def forked(self) -> None:
+        """In a forked child, record no more events of the parent's recording. Stopping takes long if it has many."""
+
+
+_live: weakref.WeakSet[Any] = weakref.WeakSet()
+_of_parent: list[StepProfiler] = []
+"""Profilers that recorded when this process was forked. The child stops them before it records itself."""
+
+
+def watch_forks(recording: Any) -> None:
+    """Call ``recording.forked()`` in each forked child, as long as the object lives."""
+    _live.add(recording)
+
+
+def leave_to_parent(profiler: StepProfiler) -> None:
+    """In a forked child, leave the running recording to the parent. Otherwise the memory of workers that a data loader
+    forks would grow, and each worker would read all events when it ends."""
+    if profiler not in _of_parent:
+        _of_parent.append(profiler)
+        with contextlib.suppress(Exception):
+            profiler.forked()
+
+
+def stop_those_of_parent() -> None:
+    while _of_parent:
+        with contextlib.suppress(Exception):
+            _of_parent.pop().cancel()
+
+
+def _forked() -> None:
+    for recording in tuple(_live):
+        recording.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
     """Decorate a method so that it never raises. An error is logged, ends the recording, and marks it as incomplete.
@@ -162,6 +203,20 @@ class StepRecording:
         self._checks: Checks | None = None
         self.cut: Text | None = None
         """Why the last window that had too many events ended early."""
+        watch_forks(self)
+
+    def forked(self) -> None:
+        """In a forked child, forget the training of the parent."""
+        if self._running and self._action is not Action.OFF:
+            leave_to_parent(self._profiler)
+        self.forget()
+
+    def forget(self) -> None:
+        """End the recording without stopping the profiler."""
+        if self._running:
+            self._running, self._action = False, Action.OFF
+            self._end_checks()
+            atexit.unregister(self.abort)
 
     @property
     def step(self) -> int:
@@ -258,6 +313,8 @@ class StepRecording:
         if self.demand is not None:
             self.demand.paused = False
         action = self._planned(step)
+        if action is not Action.OFF:
+            stop_those_of_parent()
         if action is Action.RECORD and self._action is Action.RECORD:
             self._profiler.next(step)
         elif action is Action.RECORD:
@@ -286,15 +343,16 @@ class StepRecording:
         high. If the events show that, the window continues after a step that is not recorded: a label that is open now
         must not end while torch records again."""
         estimate, steps = self._profiler.estimate(), self._steps_of_cycle
-        more = estimate.events() // steps if ending is Ending.ENDED else 0
+        estimated = estimate.events()
+        more = estimated // steps if ending is Ending.ENDED else 0
         left = (self.most_events or estimate.most_events) - self._written_events
         allowed = left if steps == 0 or ending is Ending.ENDED else 2 * left
-        reason = estimate.reason(allowed, more)
+        reason = estimate.reason(allowed, more, self._profiler.writer.announced)
         if reason is None:
             return
         write = self._held(ending)
         events = self._profiler.events()
-        if events is not None and 4 * events < left:
+        if events is not None and 4 * events < min(estimated, left):
             self._written_events += events
             self._skip = self._step + 1
             write()

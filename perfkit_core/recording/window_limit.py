@@ -51,8 +51,9 @@ class EventEstimate:
         by_memory = max(memory_limit.resident() - self._resident, 0) / self.recording_bytes
         return self.counted() or int(min(by_time, by_memory))
 
-    def reason(self, most_events: int, more_events: int = 0) -> Text | None:
-        """Return why the window must end, or None. ``more_events`` are those of a step that would follow."""
+    def reason(self, most_events: int, more_events: int = 0, processes: Callable[[], int] = lambda: 1) -> Text | None:
+        """Return why the window must end, or None. ``more_events`` are those of a step that would follow.
+        ``processes()`` returns the number of processes that share the free memory."""
         events = self.events() + more_events
         if events > most_events:
             return message("it would have more than {events:count} events", events=most_events)
@@ -60,7 +61,7 @@ class EventEstimate:
         if needed < _LITTLE_BYTES:
             return None
         free = memory_limit.free()
-        if free is not None and needed > _MOST_OF_FREE * free:
+        if free is not None and needed > _MOST_OF_FREE * free / processes():
             return message("its events would need more memory than is free")
         return None
 

@@ -109,6 +109,9 @@ class CycleWriter(Generic[Profiler]):
         self._also = callbacks(also)
         self._process_rank = process_rank
         self._clock: StepClock | None = None
+        self.job: str | None = None
+        """A text that is equal for all processes of a recorded script."""
+        self._announced: Path | None = None  # the pending file of a cycle that is being recorded
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
@@ -133,19 +136,13 @@ class CycleWriter(Generic[Profiler]):
             report = None if self.demand is None else self.demand.cycle()
             if self._uncalled is not None and self._cycle == _MANY_CYCLES and report is None:
                 failures.tell(f"{self._cycle} cycles are recorded into {self.run_dir}, {_ONCE}", logging.WARNING)
-            pending = None
+            pending, announced, self._announced = None, self._announced, None
             try:
-                process_rank = self._process_rank()
-                facts: dict[str, Any] = {
-                    "ranks": () if process_rank.rank is None else (process_rank.rank,),
-                    "world_size": process_rank.world_size,
-                    "hostname": socket.gethostname(),
-                    "recording": self._recording,
-                    "cycle": cycle,
-                    "recorded_at_ns": time.time_ns(),
-                }
+                process_rank, facts = self._facts(cycle)
                 meta = TraceMeta(source="", format="", **facts)
                 pending = unwritten.begin(self.run_dir / store.cycle_name(meta))
+                if announced != pending:
+                    unwritten.end(announced)
                 detached = _without_gc(lambda: self._take(profiler, process_rank))
                 tables = {} if detached.clock is None else self._timed(detached.clock, meta)
             except BaseException as error:
@@ -165,6 +162,20 @@ class CycleWriter(Generic[Profiler]):
             for callback in self._also:
                 if not isinstance(callback, WrittenCallback):
                     _called(callback, profiler)
+
+    def announce(self) -> None:
+        """Create the pending file of the next cycle now. If the process is killed before, readers know of the cycle."""
+        meta = TraceMeta(source="", format="", **self._facts(self._cycle)[1])
+        self._announced = unwritten.begin(self.run_dir / store.cycle_name(meta))
+
+    def withdraw(self) -> None:
+        """Remove the pending file of a cycle that will not be taken."""
+        announced, self._announced = self._announced, None
+        unwritten.end(announced)
+
+    def announced(self) -> int:
+        """Return the number of processes that record into this folder, at least 1."""
+        return max(len(unwritten.pending(self.run_dir)), 1)
 
     def never_called(self, reason: str) -> None:
         """Log why the profiler will not call this handler, instead of a warning at the end."""
@@ -218,6 +229,20 @@ class CycleWriter(Generic[Profiler]):
         self._forked_ns: int | None = None
         self._written: list[Path] = []
         self._clock = None
+        self._announced = None
+
+    def _facts(self, cycle: int) -> tuple[environment.ProcessRank, dict[str, Any]]:
+        process_rank = self._process_rank()
+        facts: dict[str, Any] = {
+            "ranks": () if process_rank.rank is None else (process_rank.rank,),
+            "world_size": process_rank.world_size,
+            "hostname": socket.gethostname(),
+            "recording": self._recording,
+            "job": self.job,
+            "cycle": cycle,
+            "recorded_at_ns": time.time_ns(),
+        }
+        return process_rank, facts
 
     def _follow_fork(self) -> None:
         if self._pid != os.getpid():

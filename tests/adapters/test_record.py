@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import runpy
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +146,53 @@ def test_a_profiler_of_the_script_is_not_disturbed(native: Framework, tmp_path: 
     else:
         assert recording.finish().files == 1
     assert steps_of(load(tmp_path / "run")) == [1, 2][:steps]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("updated", [0, 2])
+def test_a_forked_child_leaves_the_recording_to_its_parent(native: Framework, tmp_path: Path, updated: int) -> None:
+    """It is recorded itself if it makes steps. A worker of a data loader makes none, and writes nothing."""
+    recording = native.record_script(tmp_path / "run", None, {"job": "one"})
+    updates(native, updated)
+    codes = []
+    for count in (0, 3):
+        child = os.fork()
+        if not child:
+            code = 1
+            with contextlib.suppress(BaseException):
+                native.ones(2, 2).sum()
+                updates(native, count)
+                result = recording.finish()
+                code = 10 * result.files + result.steps
+            os._exit(code)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    assert codes == [0, 12]
+    with native.label("of the parent"):
+        updates(native, 3)
+    recording.finish(alone=False)
+    assert [steps_of(load(file)) for file in sorted((tmp_path / "run").glob("*.parquet"))].count([1, 2]) >= 1
+    assert not list((tmp_path / "run").glob("*.pending"))
+
+
+def test_steps_may_end_in_other_threads(native: Framework, tmp_path: Path) -> None:
+    """The training goes on in a new thread for each epoch."""
+    model = native.module.nn.Linear(4, 4)
+    recording = native.record_script(tmp_path, None, {})
+    optimizer = native.optimizer("Adam", model)
+
+    def epoch() -> None:
+        for _ in range(2):
+            model(native.ones(3, 4)).sum().backward()
+            optimizer.step()
+
+    for _ in range(3):
+        thread = threading.Thread(target=epoch)
+        thread.start()
+        thread.join()
+    result = recording.finish()
+    trace = load(tmp_path)
+    assert (result.steps, steps_of(trace)) == (5, [1, 2, 3, 4, 5])
+    assert {*range(1, 6)} <= set(trace.ints("step")[trace.operators].tolist())
 
 
 UNSUPPORTED = {

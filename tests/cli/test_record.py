@@ -46,7 +46,7 @@ def recorder(name):
         import importlib
         framework = importlib.import_module(name)
         assert framework.imported
-        print("recording", name, steps, *sorted(options.items()))
+        print("recording", name, steps, *sorted((name, value) for name, value in options.items() if name != "job"))
         if "flops" in options:
             raise UsageError(f"{name} records no flops", "leave it")
         return Recording(run_dir, getattr(framework, "Profiler", None))
@@ -119,6 +119,9 @@ SCRIPTS = {
     "an end without a code": Script("import fakeone, sys\nsys.exit()\n"),
     "a text at the end": Script("import fakeone, sys\nsys.exit('bye')\n"),
     "a folder with an older recording": Script("import fakeone\n", files={f"run/old{SUFFIX}": ""}),
+    "a process that was killed before its steps were complete": Script(
+        "import fakeone, os, pathlib\nos.makedirs('run')\npathlib.Path('run/rank--1.perfkit.pending').touch()\n"
+    ),
     "no framework": Script("print('ran')\n"),
     "the script starts two profilers itself": Script(
         "import fakeone\nfor _ in range(2): fakeone.Profiler().start()\nprint('trained')\n",

@@ -33,12 +33,14 @@ def record(
     recording: str = "a",
     cycle: int = 0,
     world_size: int | None = None,
+    job: str | None = None,
 ) -> Path:
     small = small_trace(label)
     meta = msgspec.structs.replace(
         small.meta,
         ranks=() if rank is None else (rank,),
         recording=recording,
+        job=job,
         cycle=cycle,
         world_size=world_size,
         window_ns=(begin, begin + 100),
@@ -54,8 +56,8 @@ def labels(trace: Trace) -> list[str]:
     return [name for name in trace.events["name"].to_pylist() if name.startswith("run")]
 
 
-Recorded = tuple[str, int, int | None, str, int, int | None]
-"""A label, the begin, the rank, the recording, the cycle and the world size of a file."""
+Recorded = tuple[str, int, int | None, str, int, int | None] | tuple[str, int, int | None, str, int, int | None, str]
+"""A label, the begin, the rank, the recording, the cycle, the world size and perhaps the job of a file."""
 
 
 def older(rank: int | None, world: int | None, *recorded: tuple[int | None, int | None]) -> list[Recorded]:
@@ -81,6 +83,13 @@ FOLDERS: dict[str, list[Recorded]] = {
     "ranks of one job may follow one another": [
         (f"run {rank}.{cycle}", 5000 * rank + 1000 * cycle, rank, f"of {rank}", cycle, 2)
         for rank in (0, 1) for cycle in (0, 1)
+    ],
+    "processes of one recorded script, after those of another": [
+        (f"run {name}", 5000 * at, None, name, 0, None, job)
+        for at, (name, job) in enumerate((("old", "one"), ("a", "two"), ("b", "two")))
+    ],
+    "the same ranks twice in one recorded script": [
+        (f"run {name}", 5000 * at, 0, name, 0, 1, "one") for at, name in enumerate(("old", "new"))
     ],
     "processes without a rank that recorded at one time, as a launcher without variables starts them, are numbered": [
         (f"run {name}{cycle}", 200 * cycle + late, None, name, cycle, None)

@@ -119,6 +119,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     - ``clock``: "epoch" (ns since 1970) or "relative" (unknown origin).
     - ``window_ns``: start and end of the recording. If it is None, the range of the events is used.
     - ``recording``: a text that is equal for all cycles of one process.
+    - ``job``: a text that is equal for all processes of a script that ``perfkit record`` has recorded.
     - ``thread_names``: names of threads by "rank:pid:tid".
     - ``process_names``, ``process_labels``: names of processes by "rank:pid", and what they show, such as ``GPU 0``.
     - ``cpu_utilisation``: CPU utilisation as ratios, with the keys "process" and "system".
@@ -135,6 +136,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     world_size: Rank | None = None
     hostname: str | None = None
     recording: str | None = None
+    job: str | None = None
     cycle: Int64 | None = None
     recorded_at_ns: Int64 | None = None
     incomplete: bool = False
