@@ -16,6 +16,7 @@ import pytest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import reader
 from perfkit_core.trace.model import account
+from perfkit_core.trace.model.schema import MEMORY
 from perfkit_core.trace.storage.bytestream import head
 
 TRACES = Path(os.environ.get("PERFKIT_TRACES", "../shared/traces"))
@@ -109,7 +110,9 @@ def test_each_event_of_a_file_has_an_account(path: Path) -> None:
     trace = reader(path, head(path), get_plugins()).read(path, False)
     entries = trace.account
     assert account.total(entries, account.ROW) == len(trace)
-    assert account.total(entries) == events, entries
+    # the vendor's table of allocations adds events to those of the file
+    memory = trace.rows("kind", MEMORY).sum() if "ascend/text" in str(path) else 0
+    assert account.total(entries) == events + memory, entries
     rest = [entry for entry in entries if entry.became not in account.READ]
     assert all(entry.count > 0 for entry in entries)
     if not any(word in str(path) for word in LARGE_REST):

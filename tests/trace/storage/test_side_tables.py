@@ -11,7 +11,15 @@ import pytest
 
 from perfkit_core.errors import SourceError
 from perfkit_core.readers import run_folder
-from perfkit_core.trace.model import account, collective, compiled_graph, frame_samples, serving_step, timed_steps
+from perfkit_core.trace.model import (
+    account,
+    collective,
+    compiled_graph,
+    device_task,
+    frame_samples,
+    serving_step,
+    timed_steps,
+)
 from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.collective import Collective
 from perfkit_core.trace.model.compiled_graph import CompiledGraph, KernelCall
@@ -36,6 +44,7 @@ def described() -> Trace:
         frame_samples=frame_samples.to_table({"0": FrameSamples(("a", "b"), (1, 5), (1, 0), 10**9)}),
         step_clock=timed_steps.to_table({"0": TimedSteps((TimedStep(0, False, 5, 4), TimedStep(1, True, 6)), 0, 2)}),
         compiled_graphs=compiled_graph.to_table([CompiledGraph((CALL, CALL), "e"), CompiledGraph((CALL,))]),
+        device_tasks=device_task.TABLE.table({"row": [2], "type": ["MatMulV2"], "core": ["AI_CORE"], "wait_ns": [5]}),
         account=account.to_table([ReadEvents("row", 9, "X", "cpu_op", "python", 50), ReadEvents("link", 1)]),
     )  # fmt: skip
 
