@@ -182,7 +182,7 @@ def test_failing_scripts_keep_their_recording_and_their_traceback(ran: dict[str,
 
 
 def test_a_missing_script_is_one_line(transcript) -> None:
-    transcript("record-mistakes", "record none.py")
+    transcript("record-mistakes", "record none.py", "record no-script.sh", "record no.module")
 
 
 def test_imports_of_a_script(tmp_path: Path) -> None:
