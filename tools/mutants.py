@@ -47,7 +47,8 @@ _PAIRS: Final = ("min max", "minimum maximum", "any all", "first last", "left ri
 OPPOSITES: Final = {a: b for pair in _PAIRS for a, b in (pair.split(), pair.split()[::-1])}
 SIMILAR: Final = 0.8  # a share of equal characters: the statement may have been edited since the mutant was drawn
 NO_TESTS: Final = 5  # exit code of pytest
-FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
+FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - |$)", re.MULTILINE)  # a log line has several blanks
+QUICK: Final = ("-m", "not slow and not live and not browser")
 
 
 @dataclass
@@ -153,19 +154,21 @@ def _git(*arguments: str) -> str:
 
 def apply(mutant: Mutant, root: Path) -> Path | None:
     """Change the function in the checkout at ``root``, and return the file. Return None if no function of this name has
-    a statement that is similar enough."""
-    best: tuple[float, Path, Change] = (0.0, Path(), (ast.Pass(), ""))
+    a statement that is similar enough. Of equal statements, the one that is nearest to where it was drawn is chosen."""
+    best: tuple[tuple[float, bool, int], Path, Change] = ((0.0, False, 0), Path(), (ast.Pass(), ""))
     paths = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
     for path in [path for path in paths if f"def {mutant.function}(" in path.read_text()]:
         for name, function in functions(ast.parse(path.read_text())):
             for change in changes(function).get(mutant.operator, []) if name == mutant.function else ():
                 texts = f"{ast.unparse(change[0])} {change[1]}"
                 ratio = difflib.SequenceMatcher(None, f"{mutant.original} {mutant.mutated}", texts, False).ratio()
-                best = max(best, (ratio, path, change), key=lambda row: row[0])
-    if best[0] < SIMILAR:
+                rank = (ratio, path == root / mutant.file, -abs(change[0].lineno - mutant.line))
+                best = max(best, (rank, path, change), key=lambda row: row[0])
+    (ratio, *_), path, change = best
+    if ratio < SIMILAR:
         return None
-    best[1].write_text(_replaced(best[1].read_text("utf-8"), best[2]), "utf-8")
-    return best[1]
+    path.write_text(_replaced(path.read_text("utf-8"), change), "utf-8")
+    return path
 
 
 def _replaced(text: str, change: Change) -> str:
@@ -178,28 +181,34 @@ def _replaced(text: str, change: Change) -> str:
 
 
 def stages(changed: Path) -> Iterator[list[str]]:
-    """Yield the tests to run for a changed file (relative): those that name the module, then its mirrored folders."""
+    """Yield the tests to run for a changed file (relative): the quick tests of the files that name the module, its own
+    file first, and of its mirrored folders, then the other tests of these files, and at last all quick tests."""
     package, stem = ".".join(changed.parts[:-1]), re.escape(changed.stem)
     naming = re.compile(rf"from {re.escape(package)} import .*\b{stem}\b|{re.escape(package)}\.{stem}\b")
-    tests = [path.relative_to(ROOT) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
-    yield [str(path) for path in tests if path.stem == f"test_{stem}" or naming.search((ROOT / path).read_text())]
+    tests = sorted((ROOT / "tests").rglob("test_*.py"), key=lambda path: (path.stem != f"test_{stem}", path))
+    named = [path for path in tests if path.stem == f"test_{stem}" or naming.search(path.read_text())]
+    files = [str(path.relative_to(ROOT)) for path in named]
+    if files:
+        yield [*files, *QUICK]
     framework = changed.parts[0].removeprefix("perfkit_")
     parts = changed.parts[1:-1] if framework == "core" else (framework,)
     for depth in range(len(parts), 0, -1):
         if (ROOT / "tests" / Path(*parts[:depth])).is_dir():
-            yield [str(Path("tests", *parts[:depth]))]
-    yield ["tests", "-m", "not slow and not live and not browser"]
+            yield [str(Path("tests", *parts[:depth])), *QUICK]
+    if files:
+        yield [*files, "-m", "slow or live or browser"]
+    yield ["tests", *QUICK]
 
 
-def verdict(mutant: Mutant, limit: int) -> tuple[str, str]:
-    """Return the verdict and the test that failed, after at most ``limit`` stages."""
+def verdict(mutant: Mutant, chosen: slice) -> tuple[str, str]:
+    """Return the verdict and the test that failed, in the ``chosen`` stages."""
     with tempfile.TemporaryDirectory(prefix="mutant") as folder:
         root = Path(folder, "copy")
         shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache"), symlinks=True)
         changed = apply(mutant, root)
         if changed is None:
             return "gone", ""
-        for tests in [tests for tests in stages(changed.relative_to(root)) if tests][:limit]:
+        for tests in list(stages(changed.relative_to(root)))[chosen]:
             if failures := _pytest(root, tests):
                 shutil.copy(ROOT / changed.relative_to(root), changed)
                 again = _pytest(root, failures[:1] if "::" in failures[0] else tests)
@@ -230,6 +239,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=int, help="the most mutants to run now")
     parser.add_argument("--stages", type=int, default=2, help="the most runs of pytest for a mutant")
+    parser.add_argument("--skip", type=int, default=0, help="run those that survived so many runs, from the next one")
     options = parser.parse_args()
     if options.action == "draw":
         mutants = draw(options.commit, 60, options.seed)
@@ -239,8 +249,9 @@ def main() -> None:
         options.state.write_text(json.dumps([asdict(mutant) for mutant in mutants], indent=1), "utf-8")
     else:
         mutants = [Mutant(**row) for row in json.loads(options.state.read_text())]
-        for mutant in [mutant for mutant in mutants if not mutant.verdict][: options.limit]:
-            mutant.verdict, mutant.test = verdict(mutant, options.stages)
+        chosen, wanted = slice(options.skip, options.stages), "survived" if options.skip else ""
+        for mutant in [mutant for mutant in mutants if mutant.verdict == wanted][: options.limit]:
+            mutant.verdict, mutant.test = verdict(mutant, chosen)
             options.state.write_text(json.dumps([asdict(mutant) for mutant in mutants], indent=1), "utf-8")
             print(f"{mutant.verdict:9}{mutant.file}:{mutant.line} {mutant.function} {mutant.test}", flush=True)
 

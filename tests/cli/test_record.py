@@ -208,7 +208,7 @@ def test_tracebacks_have_no_frames_of_perfkit() -> None:
 
 
 def test_a_missing_script_is_one_line(transcript) -> None:
-    transcript("record-mistakes", "record none.py")
+    transcript("record-mistakes", "record none.py", "record no-script.sh", "record no.module")
 
 
 def test_imports_of_a_script(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_tables_fit_narrow_and_wide_terminals(traces: Path, monkeypatch: pytest.
 
 
 def test_a_pipe_has_no_colours_and_at_most_120_columns(traces: Path, perfkit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "300")  # of the terminal in which the command runs
     trace = traces / "torch" / "h100-bert-small.json.gz"
     out = perfkit("summary", trace, "--view", "operators").out
     assert "\x1b" not in out

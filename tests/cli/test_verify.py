@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from perfkit_core.advice.experience import own_ledger
 from perfkit_core.measure.verify.ledger import read
 
 Perfkit = Callable[..., Any]
@@ -99,12 +100,16 @@ def test_a_prediction_is_stored_with_its_measurement(perfkit: Perfkit, tmp_path:
         ("ips 100 125 --higher-is-better", 0, "Verified: the change is better, 100 → 125"),
     ],
 )
-def test_numbers_without_noise(perfkit: Perfkit, options: str, code: int, told: str) -> None:
+def test_numbers_without_noise(
+    perfkit: Perfkit, options: str, code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     metric, base, change, *more = options.split()
     commands = ("--base", prints(f"{metric}: {base}"), "--change", prints(f"{metric}: {change}"))
     found = perfkit("verify", *commands, "--metric", metric, *more)
     assert found.code == code
     assert told in found.out
+    assert not own_ledger().exists(), "only predictions of rules are stored"
 
 
 def test_a_changed_script_has_another_hash(perfkit: Perfkit, tmp_path: Path) -> None:

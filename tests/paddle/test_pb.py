@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -217,6 +218,9 @@ def test_errors_name_the_file_and_the_byte(paddle_traces: Path, tmp_path: Path) 
     path.write_bytes(b"")
     with pytest.raises(SourceError, match="empty"):
         read_pb(path)
+    path.write_bytes(gzip.compress(whole)[:12])
+    with pytest.raises(SourceError, match="truncated data after byte 0"):
+        read_pb(path, partial=True)
 
 
 def test_damaged_files_never_crash(paddle_traces: Path) -> None:

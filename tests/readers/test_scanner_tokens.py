@@ -62,6 +62,11 @@ def test_usual_numbers_are_not_odd() -> None:
         assert scanned(text.encode()) == (len(text), msgspec.json.encode(json.loads(text)), len(text) > 18)
 
 
+def test_numbers_end_before_any_other_byte() -> None:
+    for other in {*range(256)} - {*b"0123456789.eE"}:
+        assert scanned(b"17" + bytes([other])) == (2, b"17", False)
+
+
 @given(st.text(alphabet='{}[]",:\\ 0129.eE+-tfnrula', max_size=20))
 def test_invalid_json_has_no_end(text: str) -> None:
     """A value that ends with the text is JSON for msgspec too. Every text that msgspec accepts has an end."""

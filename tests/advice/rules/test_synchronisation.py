@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from perfkit_core.advice.predict import predict
+from perfkit_core.advice.predict import predict, step_ns
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.host_sync import what_if as host_sync_every
+from perfkit_core.replay.transforms import Case
 from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import BOTH, Rows, call, copy, kernel, op, steps
+from tests.support.events import host, trace
 from tests.support.rule_cases import Cases, check_rule
 
 
@@ -71,6 +75,16 @@ def test_periods_of_short_and_long_steps(every: int) -> None:
     prediction = predict(RuleInput(recording), host_sync_every(RuleInput(recording), every))
     assert prediction.p50_ns == (39 + 61 * every) * 1_000 // every
     assert prediction.saving_ns == 100_000 - prediction.p50_ns
+
+
+def test_changing_nothing_keeps_the_step_time() -> None:
+    """Three steps take 100 ns and one takes 400 ns, so that periods of two steps take longer than two usual steps."""
+    bounds = [0, 100, 200, 600, 700]
+    spans = [(number, at, end - at) for number, (at, end) in enumerate(itertools.pairwise(bounds))]
+    rows = [row for number, at, dur in spans for row in (
+        host("step", "step", at, dur, step=number), host("aten::mm", "operator", at, dur - 1),
+    )]  # fmt: skip
+    assert [step_ns(RuleInput(trace(rows)), (), Case.LIKELY, period) for period in (1, 2)] == [100, 100]
 
 
 def test_the_period_must_fit_into_the_recording() -> None:

@@ -30,6 +30,7 @@ def test_a_shell_reads_the_path_and_runs_nothing(name: str, tmp_path: Path) -> N
 def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "closed").mkdir()
     (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "link").symlink_to(tmp_path)  # is not followed
     scan = os.scandir
 
     def scandir(folder: str | Path) -> object:

@@ -55,6 +55,12 @@ def test_json_has_every_field() -> None:
     assert [examine.broken(checks) for checks in (CHECKS, CHECKS[3:])] == [True, False]
 
 
+def test_a_check_that_fails_is_a_problem() -> None:
+    (check,) = examine._results("folder", lambda: [Check("folder.a", "ok", str(1 / 0))])
+    assert (check.name, check.status) == ("folder.check", "problem")
+    assert "division by zero" in check.text
+
+
 def test_names_and_credentials_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/home/alice"))
     monkeypatch.setattr("getpass.getuser", lambda: "alice")

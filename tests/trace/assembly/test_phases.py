@@ -73,6 +73,9 @@ def test_phases_of_recorded_spans() -> None:
             host("mm", "operator", 0, 5, sequence=1), host("Forward", "forward", 10, 5, **span),
             backward("Backward", 100, 10, 1),
         ),
+        "loading data is a phase": made(
+            host("next", "dataloader", 0, 10, phase="dataloader"), host("op", "operator", 20, 5)
+        ),
         "without any phase, all are null": made(host("op", "operator", 0, 5)),
         "updates without a span are the optimizer": made(*updates, names=names),
         "with a span, updates outside of it keep their phase":

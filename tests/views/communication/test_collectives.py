@@ -252,6 +252,12 @@ def test_clocks() -> None:
             rank(1, collective(100, 300), collective(400, 450, group="tp", size=8), clock=1000, world=3),
             rank(2, collective(420, 450, group="tp", size=8), clock=700, world=3),
         ]),
+        "the ranks with which rank 3 shares a collective end it at 450 and 480": concat_traces([
+            rank(0, collective(100, 300, group_size=3), world=4),
+            *(rank(one, collective(100, 300, group_size=3), collective(400, end, group="tp", group_size=3), world=4)
+              for one, end in ((1, 450), (2, 480))),
+            rank(3, collective(420, 460, group="tp", group_size=3), clock=700, world=4),
+        ]),
         "the second collectives differ in size, so that they and all later ones are not matched": concat_traces([
             rank(0, collective(0, 100), collective(200, 300), collective(400, 500)),
             rank(1, collective(0, 100), collective(200, 300, 8), collective(400, 500)),
