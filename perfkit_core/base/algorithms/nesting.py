@@ -47,6 +47,41 @@ def nest_in_order(
     return parent
 
 
+def innermost(start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return when which event of one thread is the innermost, as disjoint pieces in the order of time: start, end, and
+    index of the event. The events must be sorted by start, then longest first. Of events that overlap without nesting,
+    the later one is innermost until it ends. O(n)."""
+    pieces = tuple(np.empty(2 * len(start_ns), np.int64) for _ in range(3))
+    count = _innermost(start_ns, end_ns, np.empty(len(start_ns), np.int64), *pieces)
+    begin, finish, event = (cells[:count].copy() for cells in pieces)
+    return begin, finish, event
+
+
+@compiled
+def _innermost(
+    start: IntArray, end: IntArray, stack: Out[IntArray], begin: Out[IntArray], finish: Out[IntArray],
+    event: Out[IntArray],
+) -> int:  # fmt: skip
+    """``stack[:depth]`` holds the events that have begun, the innermost last; ``now`` is the end of the last piece."""
+    count, depth, now = 0, 0, np.int64(0)
+    for i in range(len(start) + 1):
+        while depth and (i == len(start) or end[stack[depth - 1]] <= start[i]):
+            top = stack[depth - 1]
+            if end[top] > now:
+                begin[count], finish[count], event[count] = now, end[top], top
+                now = end[top]
+                count += 1
+            depth -= 1
+        if i < len(start):
+            if depth and start[i] > now:
+                begin[count], finish[count], event[count] = now, start[i], stack[depth - 1]
+                count += 1
+            now = start[i] if not i or start[i] > now else now
+            stack[depth] = i
+            depth += 1
+    return count
+
+
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
     """Return for each row in ``order`` its parent's position there, or -1 if the parent is missing or comes later."""
     row, parents = new_array(len(order)), new_array(len(order))

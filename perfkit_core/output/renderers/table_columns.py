@@ -25,6 +25,7 @@ from perfkit_core.trace.model.columns import (
     Average,
     Column,
     column,
+    label_of,
     quantity,
 )
 
@@ -134,12 +135,12 @@ def columns(
     shown = _with_bars([_shown(declaration, values_of, forms[declaration.name]) for declaration, values_of in filled])
     if _DEPTH not in table.columns:
         return shown
-    depths = [int(depth) for depth in table[_DEPTH]]
+    depths, label = [int(depth) for depth in table[_DEPTH]], label_of(table)
     names = [
         replace(c, cells=tuple(indent * depth + cell for depth, cell in zip(depths, c.cells, strict=True)))
-        for c in shown if c.name == "name"
+        for c in shown if c.name == label
     ]  # fmt: skip
-    return [*names, *(c for c in shown if c.name not in (_DEPTH, "name"))]
+    return [*names, *(c for c in shown if c.name not in (_DEPTH, label))]
 
 
 def values(column: pd.Series) -> list[Any]:

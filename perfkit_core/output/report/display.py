@@ -16,7 +16,7 @@ from perfkit_core.base.algorithms import nesting, trees
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.plugins.contracts import View
-from perfkit_core.trace.model.columns import Column, called, keys
+from perfkit_core.trace.model.columns import Column, called, keys, label_of
 
 DEPTH = "depth"
 
@@ -96,7 +96,7 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
     chosen = [column for name in display.columns for column in called(view.columns, name, table.columns)]
     if not chosen:  # no columns were requested, or this table has none of the requested ones
         return table
-    front = [DEPTH, "name"] if tree else []
+    front = [DEPTH, label_of(table)] if tree else []
     identity = [name for name in keys(view.columns, table, by) if name not in chosen]
     return table[list(dict.fromkeys([*front, *identity, *chosen]))]
 
@@ -116,7 +116,7 @@ def _large_enough(table: pd.DataFrame, view: View, display: Display) -> BoolArra
 def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame:
     depth = table[DEPTH].to_numpy(np.int64)
     parent = trees.parents(depth)
-    name = table["name"].astype("string").to_list()
+    name = table[label_of(table)].astype("string").to_list()
     keep = _large_enough(table, view, display)
     root = np.full(len(table), -1, np.int64)
     if display.start is not None:

@@ -211,6 +211,12 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
     return names
 
 
+def label_of(table: pd.DataFrame) -> str:
+    """Return the column with the texts of a tree: the one after the depth."""
+    names = [str(name) for name in table.columns]
+    return names[min(names.index(DEPTH.name) + 1, len(names) - 1)]
+
+
 def heading(name: str) -> str:
     """Return the words of a name as a heading, without the unit: ``Self CPU`` for ``self_cpu_ns``."""
     unit = unit_of(name)
