@@ -13,11 +13,14 @@ the thread that launches the work, or of the thread that runs the steps where th
 
          |<- kernel ->|<------ host ------>|<- latency ->|<- kernel ->|
     launching thread:    …  aten::mul  …  cudaLaunchKernel
+
+Without a device, operators take the place of kernels. ``compute`` and ``communication`` are then the innermost
+operators of the thread that runs the steps. Where this thread is in no operator, loader or wait, operators of other
+threads count, such as those of a backward pass. The rest is ``host``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,142 +28,138 @@ import numpy as np
 from perfkit_core.base.algorithms import intervals, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.algorithms.intervals import Intervals
+from perfkit_core.causes.segments import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    IN_FLIGHT,
+    LATENCY,
+    TAIL,
+    UNLAUNCHED,
+    Pieces,
+    Segments,
+    earliest,
+    in_order,
+    innermost,
+    layers,
+    main_thread,
+    nested_rows,
+    overlaps,
+)
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import threads
+from perfkit_core.views.steps.activity import activities
 
-BUSY: Final = ("compute", "communication", "copy")
-HOST: Final = "host"
-WORDS: Final = (*BUSY, HOST, "latency", "in_flight", "unlaunched", "tail")
 LATENCY_NS: Final = 100_000
 """Longest time between a launch and the start of its work that is the device's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Segments:
-    """Consecutive times of a device, sorted and disjoint. Arrays have shape (segments,)."""
-
-    start: IntArray
-    end: IntArray
-    word: IntArray  # index of WORDS
-    place: IntArray  # ``host``: row of the innermost host event, -1 if none was recorded
 
 
 def device_segments(trace: Trace, rank: int, device: int) -> Segments:
     """Return the account of a device from the first to the last event of its rank. ``device`` is a code of the column
     ``device``."""
     of_rank = trace.ints("rank") == rank
+    start, end = trace.ints("start_ns"), trace.end_ns
     work = np.flatnonzero(of_rank & trace.rows("kind", *schema.DEVICE_WORK) & (trace.codes("device").codes == device))
-    work = work[np.lexsort((trace.end_ns[work], trace.ints("start_ns")[work]))]
-    host = np.flatnonzero(of_rank & trace.host & trace.rows("kind", *schema.NESTED_KINDS))
-    start, end = trace.ints("start_ns"), trace.end_ns
-    rows = np.concatenate([work, host])
-    first, last = int(start[rows].min()), int(end[rows].max())
-    busy = _busy(trace, work)
-    covered = intervals.union(*(np.concatenate(edges) for edges in zip(*busy, strict=True)))
-    gaps = intervals.subtract((np.array([first]), np.array([last])), covered)
-    parts: list[tuple[IntArray, ...]] = [
-        (*layer, np.full(len(layer[0]), word), np.full(len(layer[0]), NO_ROW)) for word, layer in enumerate(busy)
-    ]
-    parts += _gaps(trace, gaps, work, of_rank)
-    joined = [np.concatenate(cells) for cells in zip(*parts, strict=True)]
-    order = np.argsort(joined[0], kind="stable")
-    return Segments(*(cells[order] for cells in joined))
-
-
-def _busy(trace: Trace, work: IntArray) -> list[Intervals]:
-    """Return when the device computes, when it only communicates, and when it only copies."""
-    start, end = trace.ints("start_ns"), trace.end_ns
+    work = work[np.lexsort((end[work], start[work]))]
+    rows = np.concatenate([work, nested_rows(trace, of_rank)])
     kernel, talks = trace.rows("kind", schema.KERNEL)[work], communication(trace).device[work]
-    layers: list[Intervals] = []
-    before = intervals.EMPTY
-    for mask in (kernel & ~talks, kernel & talks, ~kernel):
-        layer = intervals.union(start[work[mask]], end[work[mask]])
-        layers.append(intervals.subtract(layer, before))
-        before = intervals.union(*(np.concatenate(edges) for edges in zip(before, layer, strict=True)))
-    return layers
+    busy = layers(trace, [np.sort(work[mask]) for mask in (kernel & ~talks, kernel & talks, ~kernel)])
+    covered = intervals.union(start[work], end[work])
+    gaps = intervals.subtract((start[rows].min(keepdims=True), end[rows].max(keepdims=True)), covered)
+    return in_order([*zip((COMPUTE, COMMUNICATION, COPY), busy, strict=True), *_gaps(trace, gaps, work, of_rank)])
 
 
-def _gaps(trace: Trace, gaps: Intervals, work: IntArray, of_rank: BoolArray) -> list[tuple[IntArray, ...]]:
-    """Return the segments of gaps, as (start, end, word, place), by what the work that ends each of them waits for."""
+def _gaps(trace: Trace, gaps: Intervals, work: IntArray, of_rank: BoolArray) -> list[tuple[str, Pieces]]:
+    """Return the pieces of gaps by what the work that ends each of them waits for."""
     begin, finish = gaps
-    start, end = trace.ints("start_ns"), trace.end_ns
-    at = np.searchsorted(start[work], finish)
+    at = np.searchsorted(trace.ints("start_ns")[work], finish)
     follows = at < len(work)
-    launch = trace.ints("launched_by")[work[np.minimum(at, len(work) - 1)]]
-    launched = follows & (launch != NO_ROW)
-    returned = np.where(launched, end[launch], 0)
-    gate = np.clip(returned, begin, finish)
+    event = np.where(follows, work[np.minimum(at, len(work) - 1)], NO_ROW)
+    launch = np.where(follows, trace.ints("launched_by")[event], NO_ROW)
+    launched = launch != NO_ROW
+    gate = np.clip(np.where(launched, trace.end_ns[launch], 0), begin, finish)  # when the call has returned
 
-    def segment(word: str, mask: BoolArray, first: IntArray, last: IntArray) -> tuple[IntArray, ...]:
+    def piece(mask: BoolArray, first: IntArray, last: IntArray) -> Pieces:
         mask = mask & (last > first)
-        count = int(mask.sum())
-        return first[mask], last[mask], np.full(count, WORDS.index(word)), np.full(count, NO_ROW)
+        return first[mask], last[mask], event[mask]
 
-    wait = launched & (gate > begin)
+    held = launched & (gate > begin)
     late = finish - gate > LATENCY_NS
-    held = wait & (gate > begin)
     return [
-        segment("tail", ~follows, begin, finish),
-        segment("unlaunched", follows & ~launched, begin, finish),
-        segment("in_flight", launched & ~wait, begin, finish),
-        segment("latency", wait & ~late, gate, finish),
-        segment("in_flight", wait & late, gate, finish),
-        *_held_by_host(trace, begin[held], gate[held], launch[held], of_rank),
+        (TAIL, piece(~follows, begin, finish)),
+        (UNLAUNCHED, piece(follows & ~launched, begin, finish)),
+        (IN_FLIGHT, piece(launched & ~held, begin, finish)),
+        (LATENCY, piece(held & ~late, gate, finish)),
+        (IN_FLIGHT, piece(held & late, gate, finish)),
+        *((HOST, pieces) for pieces in _held_by_host(trace, begin[held], gate[held], launch[held], of_rank)),
     ]
 
 
-def _held_by_host(
-    trace: Trace, begin: IntArray, end: IntArray, launch: IntArray, of_rank: BoolArray
-) -> list[tuple[IntArray, ...]]:
-    """Return the segments of ``host``: the times [begin, end), cut by the innermost event of the launching thread."""
+def _held_by_host(trace: Trace, begin: IntArray, end: IntArray, launch: IntArray, of_rank: BoolArray) -> list[Pieces]:
+    """Return the times [begin, end), cut by the innermost event of the launching thread."""
     code = threads(trace).code
-    main = _main_thread(trace, of_rank)
-    parts: list[tuple[IntArray, ...]] = []
+    main = main_thread(trace, of_rank)
+    parts: list[Pieces] = []
     for thread in np.unique(code[launch]).tolist():
         here = code[launch] == thread
-        pieces = _overlaps(begin[here], end[here], *_innermost(trace, thread))
+        pieces = overlaps(begin[here], end[here], innermost(trace, thread))
         unknown = pieces[2] == NO_ROW
         if thread != main and unknown.any():
-            more = _overlaps(pieces[0][unknown], pieces[1][unknown], *_innermost(trace, main))
-            pieces = tuple(np.concatenate([mine[~unknown], other]) for mine, other in zip(pieces, more, strict=True))
-        first, last, place = pieces
-        parts.append((first, last, np.full(len(first), WORDS.index(HOST)), place))
+            parts.append(overlaps(pieces[0][unknown], pieces[1][unknown], innermost(trace, main)))
+            pieces = (pieces[0][~unknown], pieces[1][~unknown], pieces[2][~unknown])
+        parts.append(pieces)
     return parts
 
 
-def _main_thread(trace: Trace, of_rank: BoolArray) -> int:
-    """Return the code of the thread that runs the steps, or else of the one with the most events."""
-    code = threads(trace).code
-    steps = np.flatnonzero(of_rank & trace.host & trace.rows("kind", schema.STEP))
-    if len(steps):
-        return int(code[steps[0]])
-    host = np.flatnonzero(of_rank & trace.host & trace.rows("kind", *schema.NESTED_KINDS))
-    return int(np.bincount(code[host]).argmax()) if len(host) else NO_ROW
+_WAITS: Final = (schema.SYNC, schema.COMMUNICATION, schema.DATALOADER)
 
 
-def _innermost(trace: Trace, thread: int) -> tuple[IntArray, IntArray]:
-    """Return times of changes, ascending, and the row of the innermost event of a thread from each of them on, or
-    -1."""
-    rows = np.flatnonzero(trace.host & trace.rows("kind", *schema.NESTED_KINDS) & (threads(trace).code == thread))
-    begin, finish, event = nesting.innermost(trace.ints("start_ns")[rows], trace.end_ns[rows])
-    blank = np.append(begin[1:], np.iinfo(np.int64).max) > finish  # nothing follows at once
-    times, inner = np.concatenate([begin, finish[blank]]), np.append(rows[event], np.full(int(blank.sum()), NO_ROW))
-    order = np.argsort(times, kind="stable")
-    return times[order], inner[order]
+def host_segments(trace: Trace, rank: int) -> Segments:
+    """Return the account of the thread that runs the steps of a rank, from the first to the last event of the rank."""
+    of_rank = trace.ints("rank") == rank
+    start, end = trace.ints("start_ns"), trace.end_ns
+    rows, main = nested_rows(trace, of_rank), main_thread(trace, of_rank)
+    of_main = overlaps(start[rows].min(keepdims=True), end[rows].max(keepdims=True), innermost(trace, main))
+    acts, talk = activities(trace), communication(trace)
+    loading = nesting.lies_in(trace.ints("parent"), acts.loading) | acts.loading
+    operates = nesting.nearest_on_path(trace.ints("parent"), trace.operators) != NO_ROW
+    waits = loading | trace.rows("kind", *_WAITS)
+    works = (of_main[2] != NO_ROW) & (operates & ~loading)[of_main[2]]
+    free = ~works & ((of_main[2] == NO_ROW) | ~waits[of_main[2]])
+    elsewhere = _operators_elsewhere(trace, of_rank & operates & ~loading, main)
+    beside = overlaps(of_main[0][free], of_main[1][free], elsewhere)
+    taken = beside[2] != NO_ROW
+    held = ~works & ~free
+    main_again = overlaps(beside[0][~taken], beside[1][~taken], of_main)
+    talks = talk.call != NO_ROW
+    busy = [tuple(cells[works] for cells in of_main), tuple(cells[taken] for cells in beside)]
+    return in_order(
+        [
+            *(
+                (word, tuple(cells[talks[part[2]] == communicates] for cells in part))
+                for part in busy
+                for word, communicates in ((COMPUTE, False), (COMMUNICATION, True))
+            ),
+            (HOST, tuple(cells[held] for cells in of_main)),
+            (HOST, main_again),
+        ]
+    )
 
 
-def _overlaps(begin: IntArray, end: IntArray, times: IntArray, inner: IntArray) -> tuple[IntArray, ...]:
-    """Cut the disjoint intervals [begin, end) at ``times``. Return (start, end, row of the innermost event)."""
-    if not len(times):
-        return begin, end, np.full(len(begin), NO_ROW)
-    first, last = np.searchsorted(times, begin, side="right"), np.searchsorted(times, end, side="left")
-    count = last - first + 1
-    of = np.repeat(np.arange(len(begin)), count)
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    index = first[of] + within  # the piece before times[index]
-    starts = np.where(within == 0, begin[of], times[np.maximum(index - 1, 0)])
-    ends = np.where(within == count[of] - 1, end[of], times[np.minimum(index, len(times) - 1)])
-    place = np.where(index > 0, inner[np.maximum(index - 1, 0)], NO_ROW)
-    return starts, ends, place
+def _operators_elsewhere(trace: Trace, operates: BoolArray, main: int) -> Pieces:
+    """Return when operators run in threads other than ``main``, with the innermost one of the thread that began
+    first."""
+    parts = []
+    for thread in np.unique(threads(trace).code[operates]).tolist():
+        if thread != main:
+            begin, end, event = innermost(trace, thread)
+            works = operates[event]
+            parts.append((begin[works], end[works], event[works]))
+    if not parts:
+        return (np.empty(0, np.int64),) * 3
+    begin, end, event = (np.concatenate(cells) for cells in zip(*parts, strict=True))
+    order = np.argsort(begin, kind="stable")
+    return earliest(begin[order], end[order], event[order])

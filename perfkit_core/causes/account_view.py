@@ -1,99 +1,97 @@
-"""View ``causes``: the account of the devices in each step, and the host events that hold them back."""
+"""View ``causes``: the account of the devices in each step, as a tree of causes with their places.
+
+Below each word of the account are its causes, and below some of them the parts of the cause:
+
+- ``compute``: the operator that launched the kernel, or without one the kernel; its kernels.
+- ``communication``: the collective. ``copy``: the direction; the operator that copies.
+- ``host``: what the host does (:mod:`perfkit_core.causes.host_work`); the innermost host event.
+- ``in_flight``: the call that launched the work. ``unlaunched``: the kernel.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.causes.account import HOST, WORDS, device_segments
+from perfkit_core.causes.account import device_segments, host_segments
+from perfkit_core.causes.labels import Labels
+from perfkit_core.causes.places import places
+from perfkit_core.causes.segments import TAIL, WORDS, Segments
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model import columns, schema
-from perfkit_core.trace.model.columns import DEPTH, Share, duration, key, share
+from perfkit_core.trace.model.columns import CALLS, DEPTH, Share, duration, key, share
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
-from perfkit_core.views.tables import ratio
+from perfkit_core.views.tables import group, integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
-_NOTHING: Final = "(nothing recorded)"
-_GROUP: Final = ("rank", "device", "step")
+_LEVELS: Final = ("word", "cause", "part")
+_HOST: Final = -1
+_CELLS: Final = ("rank", "device", "step", *_LEVELS, "call", "row", "time_ns")
+_LEAST: Final = 0.005
+"""Minimum share of the table's time of a row for which the place is looked up."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return a tree: each word of the account with its time, and below ``host`` the innermost host events. Without
-    steps, the recording is one window. Columns: depth, cause, total_ns, ratio, and those of the groupings."""
+    """Return the tree, with :data:`COLUMNS`. Without steps, the recording is one window. A cause without a step of its
+    own, or of an unknown rank, has NA there."""
     check_groupings("causes", request, GROUPINGS)
-    work = trace.rows("kind", *schema.DEVICE_WORK)
-    devices = np.unique(np.stack([trace.ints("rank")[work], trace.codes("device").codes[work]], axis=1), axis=0)
-    parts = [_of_device(trace, request, *pair) for pair in devices.tolist()]
-    by: list[str] = [name for name in _GROUP if name in request.by]
-    names = ["cause", "place", *by]
-    leaves = pd.concat([_EMPTY, *parts], ignore_index=True).groupby(names, sort=False, dropna=False)["total_ns"].sum()
-    rows: list[dict[str, Any]] = []
-    for group, of_group in _groups(leaves.reset_index(), by):
-        for cause, of_cause in of_group.groupby("cause", sort=False):
-            rows.append({"depth": 0, "cause": cause, "total_ns": int(of_cause["total_ns"].sum()), **group})
-            if cause == HOST:
-                rows += [{"depth": 1, "cause": place, "total_ns": int(time), **group}
-                         for place, time in zip(of_cause["place"], of_cause["total_ns"], strict=True)]  # fmt: skip
-    result = pd.DataFrame(rows, columns=["depth", "cause", *by, "total_ns"])
-    whole_ns = result.loc[result["depth"] == 0, "total_ns"].sum()
-    types = {name: "Int64" for name in ("rank", "step") if name in by}
-    return result.astype({"total_ns": np.int64, **types}).assign(ratio=ratio(result["total_ns"], whole_ns))
+    labels = Labels(trace)
+    parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
+    leaves = {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in _CELLS}
+    by = [name for name in ("rank", "device", "step") if name in request.by]
+    tree = _Tree(leaves, by)
+    whole_ns = int(leaves["time_ns"].sum())
+    result = pd.DataFrame({"depth": tree.depth, "cause": tree.texts(labels)})
+    for name in by:
+        code = tree.keys[name].to_numpy(np.int64)
+        result[name] = list(map(labels.device, code)) if name == "device" else integers(code, code >= 0)
+    result["calls"], result["total_ns"] = tree.calls, tree.time_ns
+    result["ratio"] = ratio(tree.time_ns, whole_ns)
+    result["place"] = tree.places(trace, _LEAST * whole_ns)
+    return result
 
 
-_EMPTY: Final = pd.DataFrame({"cause": [], "place": [], "rank": [], "device": [], "step": [], "total_ns": []}).astype(
-    {"cause": object, "place": object, "device": object, "rank": "Int64", "step": "Int64", "total_ns": np.int64}
-)
+def _devices(trace: Trace) -> list[tuple[int, int]]:
+    """Return the pairs of a rank and one of its devices. Without any device work, the device is -1, the host."""
+    work, rank = trace.rows("kind", *schema.DEVICE_WORK), trace.ints("rank")
+    if not work.any():
+        return [(number, _HOST) for number in np.unique(rank[trace.operators & trace.host]).tolist()]
+    devices = np.unique(np.stack([rank[work], trace.codes("device").codes[work]], axis=1), axis=0)
+    return [(number, device) for number, device in devices.tolist()]
 
 
-def _groups(leaves: pd.DataFrame, by: list[str]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    if not by:
-        return [({}, leaves)]
-    return [
-        (dict(zip(by, values if isinstance(values, tuple) else (values,), strict=True)), part)
-        for values, part in leaves.groupby(by, sort=False, dropna=False)
-    ]
-
-
-def _of_device(trace: Trace, request: ViewRequest, rank: int, device: int) -> pd.DataFrame:
-    """Return the times of a device by step, word and place."""
-    segments = device_segments(trace, rank, device)
+def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, device: int) -> dict[str, IntArray]:
+    """Return the parts of segments that lie in steps, :data:`_CELLS`: codes of texts, -1 if there is none; ``call``,
+    the row of the event that counts as a call; ``row``, that of the host event in which the cause lies."""
+    segments = host_segments(trace, rank) if device == _HOST else device_segments(trace, rank, device)
     steps = step_rows.chosen_steps(trace, request)
     steps = steps[trace.ints("rank")[steps] == rank]
     begin, end, number = trace.ints("start_ns")[steps], trace.end_ns[steps], trace.ints("step")[steps]
     if not len(step_rows.step_rows(trace)):
         begin, end, number = segments.start[:1], segments.end[-1:], np.array([NO_ROW])
-    window, at, width = _inside(segments.start, segments.end, begin, end)
-    cells = {"step": number[window], "word": segments.word[at], "place": segments.place[at], "total_ns": width}
-    missing = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)  # outside of all recorded events
-    outside = {"step": number, "word": np.full(len(begin), len(WORDS) - 1), "place": np.full(len(begin), NO_ROW),
-               "total_ns": missing}  # fmt: skip
-    found = pd.concat([pd.DataFrame(cells), pd.DataFrame(outside)], ignore_index=True)
-    found = found[found["total_ns"] > 0]
-    names = trace.codes("name")
-    codes = np.where(found["place"] >= 0, names.codes[found["place"]], NO_ROW)
-    values = np.array([*names.values, _NOTHING], object)
-    numbers = found["step"].to_numpy(np.int64)
-    return pd.DataFrame(
-        {
-            "cause": np.array(WORDS, object)[found["word"]],
-            "place": values[codes],
-            "rank": pd.array([None if rank < 0 else rank] * len(found), "Int64"),
-            "device": trace.codes("device").values[device],
-            "step": pd.arrays.IntegerArray(numbers, numbers < 0),
-            "total_ns": found["total_ns"].to_numpy(np.int64),
-        }
-    )
+    window, at, width = _inside(segments, begin, end)
+    beyond = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)  # before or after all events
+    outside = np.flatnonzero(beyond)
+    within = {"word": segments.word, **dict(zip(("cause", "part", "call", "row"), labels.of(segments), strict=True))}
+    cells = {name: np.append(codes[at], np.full(len(outside), NO_ROW)) for name, codes in within.items()}
+    cells["word"][len(at) :] = WORDS.index(TAIL)
+    count = len(at) + len(outside)
+    return {
+        "rank": np.full(count, rank), "device": np.full(count, device),
+        "step": np.append(number[window], number[outside]), **cells, "time_ns": np.append(width, beyond[outside]),
+    }  # fmt: skip
 
 
-def _inside(start: IntArray, end: IntArray, begin: IntArray, finish: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return which of the disjoint segments [start, end) lie in which windows [begin, finish): (window, segment, width
-    of the overlap)."""
+def _inside(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return which segments lie in which windows [begin, finish): (window, segment, width of the overlap)."""
+    start, end = segments.start, segments.end
     first, last = np.searchsorted(end, begin, side="right"), np.searchsorted(start, finish)
     count = np.maximum(last - first, 0)
     window = np.repeat(np.arange(len(begin)), count)
@@ -101,23 +99,80 @@ def _inside(start: IntArray, end: IntArray, begin: IntArray, finish: IntArray) -
     return window, at, np.minimum(end[at], finish[window]) - np.maximum(start[at], begin[window])
 
 
+class _Tree:
+    """The rows of the tree in preorder, the largest siblings first. Arrays have shape (rows,)."""
+
+    def __init__(self, leaves: Mapping[str, IntArray], by: Sequence[str]) -> None:
+        """``leaves`` has the arrays :data:`_CELLS`; ``by`` names those that set trees apart."""
+        groups = group({name: leaves[name] for name in (*by, *_LEVELS)})
+        keys, self._leaves = groups.keys.astype(np.int64), leaves
+        total = groups.sum(leaves["time_ns"])
+        nodes, sizes = [], []
+        for depth in range(len(_LEVELS)):
+            above = group({name: keys[name] for name in (*by, *_LEVELS[: depth + 1])})
+            nodes.append(above.code)
+            sizes.append(above.sum(total)[above.code])
+        # Each node is a row, at the first of its leaves when these are sorted by the sizes of the nodes above them.
+        columns = [part for node, size in zip(nodes, sizes, strict=True) for part in (-size, node)]
+        order = np.lexsort([*reversed([*(keys[name] for name in by), *columns])])
+        rows = []
+        for depth, name in enumerate(_LEVELS):
+            first = np.zeros(len(order), np.bool_)
+            first[np.unique(nodes[depth][order], return_index=True)[1]] = True
+            first &= keys[name].to_numpy()[order] != NO_ROW
+            rows.append(np.stack([np.flatnonzero(first), np.full(int(first.sum()), depth)]))
+        position, self.depth = np.concatenate(rows, axis=1)[:, np.lexsort(np.concatenate(rows, axis=1)[::-1])]
+        leaf = order[position]
+        self.keys = keys.iloc[leaf].reset_index(drop=True)
+        self.time_ns = np.choose(self.depth, [size[leaf] for size in sizes])
+        self._row_of = [np.full(node.max(initial=-1) + 1, NO_ROW) for node in nodes]
+        for depth, node in enumerate(nodes):
+            at = np.flatnonzero(self.depth == depth)
+            self._row_of[depth][node[leaf[at]]] = at
+        self._row_of = [of[node][groups.code] for of, node in zip(self._row_of, nodes, strict=True)]
+        self.calls = sum((self._distinct(of) for of in self._row_of), np.zeros(len(leaf), np.int64))
+
+    def _distinct(self, row: IntArray) -> IntArray:
+        """Return the number of distinct calls below each row."""
+        call = self._leaves["call"]
+        counted = (row != NO_ROW) & (call != NO_ROW)
+        pairs = np.sort((row[counted] << 32) | call[counted])  # np.unique is slower
+        return np.bincount(pairs[np.diff(pairs, prepend=-1) != 0] >> 32, minlength=len(self.depth)).astype(np.int64)
+
+    def texts(self, labels: Labels) -> list[str]:
+        cells = zip(self.depth.tolist(), *(self.keys[name].tolist() for name in _LEVELS), strict=True)
+        return [WORDS[word] if depth == 0 else labels.texts[cause if depth == 1 else part]
+                for depth, word, cause, part in cells]  # fmt: skip
+
+    def places(self, trace: Trace, least_ns: float) -> list[str | None]:
+        """Return the places of the rows with at least ``least_ns``."""
+        large = np.append(self.time_ns >= least_ns, False)
+        parts = []
+        for row in self._row_of:
+            leaf = np.flatnonzero(large[row])
+            parts.append((row[leaf], self._leaves["row"][leaf], self._leaves["time_ns"][leaf]))
+        return places(trace, *(np.concatenate(cells) for cells in zip(*parts, strict=True)), len(self.depth))
+
+
 COLUMNS: Final = (
     DEPTH,
     key("cause", "Cause", thing="cause"),
     *columns.added_by(GROUPINGS),
+    CALLS,
     duration("total_ns", "Total", over="steps"),
     share("ratio", "Share", Share("total_ns"), description="share of the time of the devices in these steps"),
+    columns.text("place", "Where", "deepest frame or range that covers at least 80% of the time"),
 )
 
 VIEW = View(
     name="causes",
     title="Where the time of the devices went",
-    description="every nanosecond of the steps of each device: what runs, or why nothing runs, and the host events "
-    "that hold the device back",
+    description="every nanosecond of the steps of each device: what runs, or why nothing runs, and what the host does "
+    "while it holds the device back",
     table=Merged(table, siblings=("total_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",
-    explain_empty=lambda trace: message("no device work was recorded"),
+    explain_empty=lambda trace: message("neither device work nor operators were recorded"),
     report="",
 )

@@ -12,7 +12,8 @@ import pytest
 
 from conftest import TRACES
 from perfkit_core.causes import account_view
-from perfkit_core.causes.account import HOST, WORDS, device_segments
+from perfkit_core.causes.account import device_segments
+from perfkit_core.causes.segments import HOST, WORDS
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.schema import DEVICE_WORK, STEP
@@ -110,7 +111,7 @@ def test_the_account_is_that_of_the_oracle(oracle: dict[str, Any]) -> None:
     for begin, end in windows:
         inside = np.maximum(np.minimum(segments.end, end) - np.maximum(segments.start, begin), 0)
         for row in np.flatnonzero((segments.word == WORDS.index(HOST)) & (inside > 0)).tolist():
-            place = segments.place[row]
+            place = segments.event[row]
             places[names.values[names.codes[place]] if place >= 0 else ""] += int(inside[row])
     assert [place["ns"] for place in oracle["host_places"]] == [
         places[place["name"]] for place in oracle["host_places"]

@@ -1,0 +1,128 @@
+"""The texts of the causes in the account, and which event counts as a call of a cause."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.causes.host_work import HOST_WORK, UNRECORDED, host_work
+from perfkit_core.causes.segments import COMMUNICATION, COMPUTE, COPY, HOST, IN_FLIGHT, UNLAUNCHED, WORDS, Segments
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views import attribution
+from perfkit_core.views.communication.instances import communication, descriptions
+from perfkit_core.views.grouping import called
+from perfkit_core.views.operators.calls import operator_names, operator_rows
+from perfkit_core.views.tables import texts
+
+_NUMBERED: Final = re.compile(r"(?<=Step)#\d+$")
+_FILL: Final = "fill"
+_COPY: Final = "copy"
+
+
+class Labels:
+    """Codes of texts for the events of a trace. ``texts`` are the texts of the codes."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.texts: list[str] = []
+        self._position: dict[str, int] = {}
+
+    def device(self, code: int) -> str:
+        return self._trace.codes("device").values[code] if code >= 0 else schema.CPU
+
+    def _codes(self, values: list[str]) -> IntArray:
+        """Return the code of each text. New texts are added."""
+        for value in values:
+            if value not in self._position:
+                self._position[value] = len(self.texts)
+                self.texts.append(value)
+        return np.array([self._position[value] for value in values] or [0], np.int64)
+
+    def of(self, segments: Segments) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return for each segment the codes of its cause and of the part of the cause, the row that counts as a call,
+        and the row of the host event in which the cause lies; -1 for none. Shape (segments,)."""
+        trace, word, event = self._trace, segments.word, segments.event
+        cause, part, call = (np.full(len(word), NO_ROW) for _ in range(3))
+        on_host = (event != NO_ROW) & trace.host[event]
+        row = np.where(on_host | (event == NO_ROW), event, trace.ints("launched_by")[event])
+
+        def at(name: str) -> BoolArray:
+            mask: BoolArray = word == WORDS.index(name)
+            return mask
+
+        names = trace.codes("name").codes[event]
+        busy = at(COMPUTE)
+        operator = self._operator[event]
+        alone = operator == NO_ROW
+        of_operator = self._operators[operator_names(trace).codes[operator]]
+        cause[busy] = np.where(alone, self._names[names], of_operator)[busy]
+        part[busy] = np.where(alone | on_host, NO_ROW, self._names[names])[busy]
+        call[busy] = np.where(alone, event, operator)[busy]
+        talks = at(COMMUNICATION)
+        cause[talks], call[talks] = self._collectives[event[talks]], self._collective[event[talks]]
+        copies = at(COPY)
+        cause[copies], call[copies] = self._copies[event[copies]], event[copies]
+        part[copies] = np.where(alone, NO_ROW, of_operator)[copies]
+        held = at(HOST)
+        recorded = held & (event != NO_ROW)
+        work = np.where(event == NO_ROW, HOST_WORK.index(UNRECORDED), host_work(trace)[event])
+        cause[held], call[held] = self._work[work[held]], event[held]
+        part[recorded] = self._names[names[recorded]]
+        unlaunched = at(UNLAUNCHED)
+        cause[unlaunched], call[unlaunched] = self._names[names[unlaunched]], event[unlaunched]
+        waiting = at(IN_FLIGHT) & (row != NO_ROW)
+        cause[waiting], call[waiting] = self._names[trace.codes("name").codes[row[waiting]]], event[waiting]
+        return cause, part, call, row
+
+    @functools.cached_property
+    def _operator(self) -> IntArray:
+        """The operator that each event belongs to: the innermost one around a host event or the launch."""
+        trace = self._trace
+        around = nesting.nearest_on_path(trace.ints("parent"), trace.operators)
+        return np.where(trace.host, around, operator_rows(trace))
+
+    @functools.cached_property
+    def _names(self) -> IntArray:
+        """The text of each name: kernels without their parameters, methods without addresses, steps without numbers."""
+        short = attribution.short_kernel_names(texts(self._trace.codes("name"), np.empty(0, np.int64)))
+        return self._codes([_NUMBERED.sub("", called(str(name))) for name in short.categories])
+
+    @functools.cached_property
+    def _operators(self) -> IntArray:
+        return self._codes(operator_names(self._trace).values)
+
+    @functools.cached_property
+    def _work(self) -> IntArray:
+        return self._codes(list(HOST_WORK))
+
+    @functools.cached_property
+    def _copies(self) -> IntArray:
+        """The code of the direction of each copy, shape (rows,)."""
+        kinds = self._trace.codes("copy_kind")
+        directions = np.append(self._codes([*kinds.values, _COPY])[np.append(kinds.codes, -1)][:-1], 0)[:-1]
+        return np.where(self._trace.rows("kind", schema.MEMSET), self._codes([_FILL])[0], directions)
+
+    @functools.cached_property
+    def _collective(self) -> IntArray:
+        """The row of the host call of each event that communicates, or else the event itself, shape (rows,)."""
+        call = communication(self._trace).call
+        return np.where(call == NO_ROW, np.arange(len(call)), call)
+
+    @functools.cached_property
+    def _collectives(self) -> IntArray:
+        """The code of the collective of each event that communicates, shape (rows,)."""
+        trace, about = self._trace, descriptions(self._trace)
+        names = self._names[trace.codes("name").codes]
+        result = np.where(communication(trace).call == NO_ROW, names, self._operators[
+            operator_names(trace).codes[self._collective]])  # fmt: skip
+        named = about[about["name"].notna()]
+        rows = named.index.to_numpy(np.int64)
+        if len(rows):
+            result[rows] = self._codes(named["name"].tolist())
+        return result

@@ -1,0 +1,127 @@
+"""Segments of time, each with one word of the account and the event that has this time, and how they are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.base.algorithms import intervals, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.algorithms.intervals import Intervals
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.select import threads
+
+COMPUTE: Final = "compute"
+COMMUNICATION: Final = "communication"
+COPY: Final = "copy"
+HOST: Final = "host"
+LATENCY: Final = "latency"
+IN_FLIGHT: Final = "in_flight"
+UNLAUNCHED: Final = "unlaunched"
+TAIL: Final = "tail"
+WORDS: Final = (COMPUTE, COMMUNICATION, COPY, HOST, LATENCY, IN_FLIGHT, UNLAUNCHED, TAIL)
+
+Pieces = tuple[IntArray, IntArray, IntArray]
+"""Disjoint times: start, end, row of the event that has this time, or -1. Arrays have shape (pieces,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Consecutive times of a device or thread, sorted and disjoint. Arrays have shape (segments,).
+
+    ``event`` is a row, or -1: while a device works, the work that runs (of several, the one that began first); in
+    ``host``, the innermost host event; in other gaps, the work that ends the gap."""
+
+    start: IntArray
+    end: IntArray
+    word: IntArray  # index of WORDS
+    event: IntArray
+
+
+def in_order(parts: Sequence[tuple[str, Pieces]]) -> Segments:
+    """Return the pieces of all words, sorted by time."""
+    words = [np.full(len(pieces[0]), WORDS.index(word)) for word, pieces in parts]
+    start, end, event = (np.concatenate(cells) for cells in zip(*(pieces for _, pieces in parts), strict=True))
+    order = np.argsort(start, kind="stable")
+    return Segments(start[order], end[order], np.concatenate(words)[order], event[order])
+
+
+def nested_rows(trace: Trace, chosen: BoolArray) -> IntArray:
+    """Return the chosen rows of host events that occupy their thread."""
+    return np.flatnonzero(chosen & trace.host & trace.rows("kind", *schema.NESTED_KINDS))
+
+
+def main_thread(trace: Trace, of_rank: BoolArray) -> int:
+    """Return the code of the thread that runs the steps, or else of the one with the most events; -1 without host
+    events."""
+    code = threads(trace).code
+    steps = np.flatnonzero(of_rank & trace.host & trace.rows("kind", schema.STEP))
+    if len(steps):
+        return int(code[steps[0]])
+    host = nested_rows(trace, of_rank)
+    return int(np.bincount(code[host]).argmax()) if len(host) else NO_ROW
+
+
+def innermost(trace: Trace, thread: int) -> Pieces:
+    """Return the times of a thread in which events were recorded, with the innermost event of each."""
+    rows = nested_rows(trace, threads(trace).code == thread)
+    begin, finish, event = nesting.innermost(trace.ints("start_ns")[rows], trace.end_ns[rows])
+    return begin, finish, rows[event]
+
+
+def overlaps(begin: IntArray, end: IntArray, pieces: Pieces) -> Pieces:
+    """Cut the disjoint intervals [begin, end) at the edges of the sorted ``pieces``. The times between pieces have the
+    event -1."""
+    start, finish, event = pieces
+    if not len(start):
+        return begin, end, np.full(len(begin), NO_ROW)
+    blank = np.append(start[1:], np.iinfo(np.int64).max) > finish  # nothing follows at once
+    times, inner = np.concatenate([start, finish[blank]]), np.append(event, np.full(int(blank.sum()), NO_ROW))
+    order = np.argsort(times, kind="stable")
+    times, inner = times[order], inner[order]
+    first, last = np.searchsorted(times, begin, side="right"), np.searchsorted(times, end, side="left")
+    count = last - first + 1
+    of = np.repeat(np.arange(len(begin)), count)
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    index = first[of] + within  # the piece before times[index]
+    starts = np.where(within == 0, begin[of], times[np.maximum(index - 1, 0)])
+    ends = np.where(within == count[of] - 1, end[of], times[np.minimum(index, len(times) - 1)])
+    return starts, ends, np.where(index > 0, inner[np.maximum(index - 1, 0)], NO_ROW)
+
+
+def earliest(start: IntArray, end: IntArray, event: IntArray) -> Pieces:
+    """Return the times that the intervals cover. At each time, the interval that began first has it: of those that
+    began together, the first one. Intervals are sorted by start.
+
+        event 1  |-----------|
+        event 2      |-----------------|
+        result   |---- 1 ----|--- 2 ---|
+    """
+    covered = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end))[:-1]
+    begin = np.maximum(start, covered)
+    later = end > begin
+    return begin[later], end[later], event[later]
+
+
+def inside(pieces: Pieces, windows: Intervals) -> Pieces:
+    """Return the parts of sorted pieces in disjoint, sorted windows."""
+    begin, end, event = overlaps(*windows, pieces)
+    recorded = event != NO_ROW
+    return begin[recorded], end[recorded], event[recorded]
+
+
+def layers(trace: Trace, works: Sequence[IntArray]) -> list[Pieces]:
+    """Return when the work of each set of rows has the device, in order of precedence: a set has only the times in
+    which no work of the sets before it runs. Rows are sorted by start."""
+    start, end = trace.ints("start_ns"), trace.end_ns
+    result: list[Pieces] = []
+    before = intervals.EMPTY
+    for rows in works:
+        layer = intervals.union(start[rows], end[rows])
+        result.append(inside(earliest(start[rows], end[rows], rows), intervals.subtract(layer, before)))
+        before = intervals.union(*(np.concatenate(edges) for edges in zip(before, layer, strict=True)))
+    return result
