@@ -3,6 +3,7 @@ to the events that the raw file holds. The raw events are counted here with the 
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -51,7 +52,14 @@ def events_in(path: Path) -> tuple[int, int]:
         return nodes, nodes
     document = json.loads(content(path))
     events: list[dict[str, Any]] = document if isinstance(document, list) else document["traceEvents"]
-    return len(events), sum(event.get("ph") == "X" for event in events)
+    return len(events) + allocations_beside(path), sum(event.get("ph") == "X" for event in events)
+
+
+def allocations_beside(path: Path) -> int:
+    """Return the number of begins and ends of allocations in the vendor's table next to a trace of an Ascend device."""
+    table = path.with_name("operator_memory.csv")
+    rows = csv.DictReader(table.read_text().splitlines()) if table.exists() else []
+    return sum(bool(row[name].strip()) for row in rows for name in ("Allocation Time(us)", "Release Time(us)"))
 
 
 def events_in_database(path: Path) -> tuple[int, int]:
