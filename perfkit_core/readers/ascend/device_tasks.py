@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import (
     NO_ROW,
@@ -56,8 +55,8 @@ _KINDS: Final = (
 """Names of tasks that are no kernels. A name in capital letters is the type of a task, not the name of a kernel."""
 _NEAR_NS: Final = 1000
 """Two records of one task begin within this time."""
-_ROUNDED_NS: Final = 1
-"""The starts of one task in two of the vendor's tables differ by at most this, because both are rounded."""
+_ROUNDED_NS: Final = (0, -1, 1)
+"""Differences between the starts of one task in two of the vendor's tables, because both are rounded."""
 
 DETAILS: Final = pa.schema(
     [
@@ -199,18 +198,11 @@ def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
 def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> RecordedEvents:
     """Return the events with what the vendor's table of kernels says about the kernels ``rows``."""
     columns = recorded.columns
-    details = details.take(pc.sort_indices(details["start_ns"]))
-    start, listed = integers(columns, "start_ns")[rows], integers(details, "start_ns")
-    at = np.searchsorted(listed, start - _ROUNDED_NS)
-    names = picked(columns["name"], rows).cast(pa.string()).to_pylist()
-    titles = details["name"].to_pylist()
-    found = np.full(len(rows), NO_ROW)
-    for number_, (name, first, begin) in enumerate(zip(names, at.tolist(), start.tolist(), strict=True)):
-        while first < len(listed) and listed[first] <= begin + _ROUNDED_NS:
-            if titles[first] == name:
-                found[number_] = first
-                break
-            first += 1
+    keys = zip(details["name"].to_pylist(), details["start_ns"].to_pylist(), strict=True)
+    at = {key: number_ for number_, key in enumerate(keys)}
+    kernels = zip(picked(columns["name"], rows).to_pylist(), integers(columns, "start_ns")[rows].tolist(), strict=True)
+    near = ((at[key] for shift in _ROUNDED_NS if (key := (name, start + shift)) in at) for name, start in kernels)
+    found = np.array([next(places, NO_ROW) for places in near], np.int64)
     rows, chosen = rows[found >= 0], details.take(pa.array(found[found >= 0]))
     exact = valid(chosen["dur_ns"].combine_chunks())
     for name, source in (("dur_ns", "dur_ns"), ("shapes", "shapes"), ("dtypes", "dtypes")):
