@@ -17,14 +17,25 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.base.language.messages import message
+from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments
 from perfkit_core.causes.labels import Labels
-from perfkit_core.causes.places import places
-from perfkit_core.causes.segments import TAIL, WORDS, Segments
+from perfkit_core.causes.places import places, sampled_lines
+from perfkit_core.causes.segments import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    IN_FLIGHT,
+    LATENCY,
+    TAIL,
+    UNLAUNCHED,
+    WORDS,
+    Segments,
+)
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model import columns, schema
-from perfkit_core.trace.model.columns import CALLS, DEPTH, Share, duration, key, share
+from perfkit_core.trace.model.columns import CALLS, DEPTH, FIRST, Share, duration, key, share
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
@@ -32,8 +43,8 @@ from perfkit_core.views.tables import group, integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
 _LEVELS: Final = ("word", "cause", "part")
-_HOST: Final = -1
-_CELLS: Final = ("rank", "device", "step", *_LEVELS, "call", "row", "time_ns")
+_NO_DEVICE: Final = -1
+_CELLS: Final = ("rank", "device", "step", *_LEVELS, "call", "row", "start_ns", "time_ns")
 _LEAST: Final = 0.005
 """Minimum share of the table's time of a row for which the place is looked up."""
 
@@ -62,7 +73,7 @@ def _devices(trace: Trace) -> list[tuple[int, int]]:
     """Return the pairs of a rank and one of its devices. Without any device work, the device is -1, the host."""
     work, rank = trace.rows("kind", *schema.DEVICE_WORK), trace.ints("rank")
     if not work.any():
-        return [(number, _HOST) for number in np.unique(rank[trace.operators & trace.host]).tolist()]
+        return [(number, _NO_DEVICE) for number in np.unique(rank[trace.operators & trace.host]).tolist()]
     devices = np.unique(np.stack([rank[work], trace.codes("device").codes[work]], axis=1), axis=0)
     return [(number, device) for number, device in devices.tolist()]
 
@@ -70,7 +81,7 @@ def _devices(trace: Trace) -> list[tuple[int, int]]:
 def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, device: int) -> dict[str, IntArray]:
     """Return the parts of segments that lie in steps, :data:`_CELLS`: codes of texts, -1 if there is none; ``call``,
     the row of the event that counts as a call; ``row``, that of the host event in which the cause lies."""
-    segments = host_segments(trace, rank) if device == _HOST else device_segments(trace, rank, device)
+    segments = host_segments(trace, rank) if device == _NO_DEVICE else device_segments(trace, rank, device)
     steps = step_rows.chosen_steps(trace, request)
     steps = steps[trace.ints("rank")[steps] == rank]
     begin, end, number = trace.ints("start_ns")[steps], trace.end_ns[steps], trace.ints("step")[steps]
@@ -79,9 +90,14 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     window, at, width = _inside(segments, begin, end)
     beyond = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)  # before or after all events
     outside = np.flatnonzero(beyond)
-    within = {"word": segments.word, **dict(zip(("cause", "part", "call", "row"), labels.of(segments), strict=True))}
+    within = {
+        "word": segments.word,
+        **dict(zip(("cause", "part", "call", "row"), labels.of(segments), strict=True)),
+        "start_ns": segments.start,
+    }
     cells = {name: np.append(codes[at], np.full(len(outside), NO_ROW)) for name, codes in within.items()}
     cells["word"][len(at) :] = WORDS.index(TAIL)
+    np.maximum(cells["start_ns"][: len(at)], begin[window], out=cells["start_ns"][: len(at)])
     count = len(at) + len(outside)
     return {
         "rank": np.full(count, rank), "device": np.full(count, device),
@@ -145,34 +161,71 @@ class _Tree:
                 for depth, word, cause, part in cells]  # fmt: skip
 
     def places(self, trace: Trace, least_ns: float) -> list[str | None]:
-        """Return the places of the rows with at least ``least_ns``."""
+        """Return the places of the rows with at least ``least_ns``: frames and ranges that were recorded as events, or
+        else samples of frames."""
         large = np.append(self.time_ns >= least_ns, False)
         parts = []
         for row in self._row_of:
             leaf = np.flatnonzero(large[row])
-            parts.append((row[leaf], self._leaves["row"][leaf], self._leaves["time_ns"][leaf]))
-        return places(trace, *(np.concatenate(cells) for cells in zip(*parts, strict=True)), len(self.depth))
+            parts.append((row[leaf], leaf))
+        row, leaf = (np.concatenate(cells) for cells in zip(*parts, strict=True))
+        cells = {name: self._leaves[name][leaf] for name in ("row", "rank", "start_ns", "time_ns")}
+        result = places(trace, row, cells["row"], cells["time_ns"], len(self.depth))
+        for rank in trace.frame_samples:
+            number = NO_ROW if rank == "-" else int(rank)
+            of_rank = np.flatnonzero(cells["rank"] == number)
+            lines = sampled_lines(
+                trace.frame_samples[rank], trace.meta.framework, row[of_rank], cells["start_ns"][of_rank],
+                cells["time_ns"][of_rank],
+            )  # fmt: skip
+            for at, line in lines.items():
+                result[at] = result[at] or line
+        return result
 
+
+def _without_single_parts(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the tree without the parts of causes that have only one. Parts of ``host`` stay: they say what it does."""
+    depth = rows["depth"].to_numpy(np.int64)
+    word = pd.Series(np.where(depth == 0, rows["cause"], None), dtype=object).ffill()
+    single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & (word != HOST)
+    return rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
+
+
+PHRASES: Final = (
+    (COMPUTE, mark("Computing")),
+    (COMMUNICATION, mark("Only communicating")),
+    (COPY, mark("Only copying")),
+    (HOST, mark("Host work between kernels or operators")),
+    (LATENCY, mark("Launch latency")),
+    (IN_FLIGHT, mark("Launched, but not started (cause unknown)")),
+    (UNLAUNCHED, mark("Before work without a recorded launch")),
+    (TAIL, mark("After the last work")),
+)
+"""How texts show the words of the account."""
 
 COLUMNS: Final = (
     DEPTH,
-    key("cause", "Cause", thing="cause"),
+    key("cause", "Cause", thing="cause", words=PHRASES),
     *columns.added_by(GROUPINGS),
     CALLS,
     duration("total_ns", "Total", over="steps"),
     share("ratio", "Share", Share("total_ns"), description="share of the time of the devices in these steps"),
-    columns.text("place", "Where", "deepest frame or range that covers at least 80% of the time"),
+    columns.text(
+        "place",
+        "Where",
+        "deepest frame or range that covers at least 80% of the time, an estimate if samples show it",
+        merge=FIRST,
+    ),
 )
 
 VIEW = View(
     name="causes",
-    title="Where the time of the devices went",
+    title="Where the time went",
     description="every nanosecond of the steps of each device: what runs, or why nothing runs, and what the host does "
-    "while it holds the device back",
-    table=Merged(table, siblings=("total_ns",)),
+    "until it launches the next work; without a device, operators take the place of kernels",
+    table=Merged(table, _without_single_parts, siblings=("total_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=lambda trace: message("neither device work nor operators were recorded"),
-    report="",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from typing import Final
 
 import numpy as np
@@ -20,9 +19,8 @@ from perfkit_core.views.grouping import called
 from perfkit_core.views.operators.calls import operator_names, operator_rows
 from perfkit_core.views.tables import texts
 
-_NUMBERED: Final = re.compile(r"(?<=Step)#\d+$")
 _FILL: Final = "fill"
-_COPY: Final = "copy"
+_COPY: Final = "copy of unknown direction"
 
 
 class Labels:
@@ -70,7 +68,7 @@ class Labels:
         cause[copies], call[copies] = self._copies[event[copies]], event[copies]
         part[copies] = np.where(alone, NO_ROW, of_operator)[copies]
         held = at(HOST)
-        recorded = held & (event != NO_ROW)
+        recorded = held & (event != NO_ROW) & ~trace.rows("kind", schema.STEP)[event]
         work = np.where(event == NO_ROW, HOST_WORK.index(UNRECORDED), host_work(trace)[event])
         cause[held], call[held] = self._work[work[held]], event[held]
         part[recorded] = self._names[names[recorded]]
@@ -89,9 +87,9 @@ class Labels:
 
     @functools.cached_property
     def _names(self) -> IntArray:
-        """The text of each name: kernels without their parameters, methods without addresses, steps without numbers."""
+        """The text of each name: kernels without their parameters, methods without addresses."""
         short = attribution.short_kernel_names(texts(self._trace.codes("name"), np.empty(0, np.int64)))
-        return self._codes([_NUMBERED.sub("", called(str(name))) for name in short.categories])
+        return self._codes([called(str(name)) for name in short.categories])
 
     @functools.cached_property
     def _operators(self) -> IntArray:

@@ -59,15 +59,78 @@ def test_each_word_of_a_step() -> None:
 
 
 def test_what_the_host_did() -> None:
-    rows = view_rows("causes", STEPS, "depth cause total_ns")
-    places = {cause: total for depth, cause, total in rows if depth == 1}
-    assert places == {
-        "step 0": 1_000_000,  # before the operator
-        "add": 1_000_000,
-        "launch": 500_000 + 500_000 + 200_000 + 250_000,
-        "Synchronize": 2_000_000,
-        "autograd": 300_000,  # of the thread that launches
-    }
+    rows = view_rows("causes", STEPS, "depth cause calls total_ns")
+    below = rows[[row[1] for row in rows].index("host") + 1 :]
+    assert below[: [*(row[0] for row in below), 0].index(0)] == [
+        (1, "synchronisation calls", 1, 2_000_000),
+        (2, "Synchronize", 1, 2_000_000),
+        (1, "launch calls", 4, 1_450_000),
+        (2, "launch", 4, 500_000 + 500_000 + 200_000 + 250_000),
+        (1, "inside operators", 2, 1_300_000),
+        (2, "add", 1, 1_000_000),
+        (2, "autograd", 1, 300_000),  # of the thread that launches
+        (1, "not recorded", 1, 1_000_000),  # before the operator
+    ]
+
+
+def test_the_work_that_began_first_has_the_time() -> None:
+    both = trace(
+        [
+            host("step", "step", 0, 100, step=0),
+            device("late", "kernel", 20, 50),
+            device("early", "kernel", 10, 50),
+            device("within", "kernel", 30, 10),
+            device("copy", "memcpy", 0, 100),
+        ]
+    )
+    rows = view_rows("causes", both, "depth cause total_ns")
+    assert rows == [
+        (0, "compute", 60), (1, "early", 50), (1, "late", 10), (0, "copy", 40), (1, "copy of unknown direction", 40),
+    ]  # fmt: skip
+
+
+FRAMES = trace(
+    [
+        host("step", "step", 0, 1000, step=0),
+        host("train.py(3): train", "python", 10, 980),
+        host("data.py(7): read", "python", 20, 500),
+        host("<built-in method decode>", "python", 30, 450),
+        host("model.py(9): forward", "python", 600, 300),
+        host("mm", "operator", 610, 200),
+        host("launch", "runtime", 620, 10, correlation=1),
+        device("gemm", "kernel", 640, 100, correlation=1),
+    ]
+)
+
+
+def test_the_place_is_the_deepest_frame_around_most_of_the_time() -> None:
+    rows = dict(view_rows("causes", FRAMES, "cause place"))
+    assert rows["host"] == "train.py:3 (train)"  # reading has less than 80% of it
+    assert rows["<built-in method decode>"] == "data.py:7 (read)"
+    assert rows["mm"] == rows["compute"] == "model.py:9 (forward)"
+
+
+def test_without_a_device_operators_take_the_place_of_kernels() -> None:
+    only_host = trace(
+        [
+            host("step", "step", 0, 1000, step=0),
+            host("loader", "dataloader", 0, 200),
+            host("stack", "operator", 50, 100),  # in the loader: input
+            host("mm", "operator", 200, 300),
+            host("add", "operator", 250, 50),
+            host("backward.py(1): run", "python", 500, 300),
+            host("mm_backward", "operator", 550, 200, tid=2),  # while the thread of the steps only waits for it
+            host("beside", "operator", 0, 450, tid=3),  # while that thread is in the loader and in operators
+            host("all_reduce", "communication", 800, 100),
+        ]
+    )
+    rows = view_rows("causes", only_host, "depth cause total_ns")
+    assert rows == [
+        (0, "compute", 500), (1, "mm", 250), (1, "mm_backward", 200), (1, "add", 50),
+        (0, "host", 400), (1, "input", 200), (2, "loader", 100), (2, "stack", 100),
+        (1, "Python code", 100), (2, "backward.py(1): run", 100), (1, "not recorded", 100),
+        (0, "communication", 100), (1, "all_reduce", 100),
+    ]  # fmt: skip
 
 
 def test_the_view_keeps_the_rules_of_views() -> None:

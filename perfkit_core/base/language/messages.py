@@ -259,5 +259,7 @@ def worded(value: str, column: _HasWords | None = None) -> str:
     words = column.words if column else False
     if words == "ids":
         return say(value).replace("_", " ").capitalize()
+    if isinstance(words, tuple) and words and isinstance(words[0], tuple):
+        return say(dict(words)[value]) if value in dict(words) else value
     is_word = value in words if isinstance(words, tuple) else words is True
     return say(value) if is_word or (value.startswith("(") and value.endswith(")")) else value

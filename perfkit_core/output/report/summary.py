@@ -70,11 +70,13 @@ def of_all(request: ViewRequest) -> bool:
 
 
 _OF_VERDICT: Final = (*VIEWS, "steps", headline.SERVING)
-_OF_TRAINING: Final = ("partition", "model")
+_OF_TRAINING: Final = ("causes", "model")
 """Views of the steps on the host, which a server launches before the device has finished earlier steps."""
 _OF_MEMORY: Final = ("memory_places", "memory_peak", "memory")
 """Views of a brief report on a recording that has memory events, but no operators. The last one is shown if the peak is
 unknown."""
+_LARGE: Final = {"ratio": 0.02}
+"""Minimum values of the causes in a brief report."""
 PARTS: Final = Chart("share", "category", ("total_ns",))
 """The picture of the view partition: a bar with the parts of the step time."""
 ROWS: Final = 20
@@ -120,7 +122,7 @@ def summary_report(
         hint = "set a schedule for the profiler, and call the profiler's step() after each iteration, or use --step-on"
         raise UsageError("--average requires steps, but no steps were recorded", hint)
     steps = len(computed.steps if chosen is None else chosen)
-    sections = tuple(_section(computed, view, display, steps) for view in views)
+    sections = tuple(_section(computed, view, _brief(display, view) if brief else display, steps) for view in views)
     sentences: tuple[Message, ...] = ()
     if brief:
         limit = tuple(verdict(computed.tables))
@@ -137,6 +139,13 @@ def summary_report(
     source = source_facts.described(computed.meta, computed.quality, computed.steps, computed.timed, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
+
+
+def _brief(display: Display, view: View) -> Display:
+    """Return the options of a view in a brief report: of the causes, all large rows are shown."""
+    if view.name != "causes":
+        return display
+    return replace(display, minimums={**_LARGE, **display.minimums}, limit=display.limit and max(display.limit, ROWS))
 
 
 def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:

@@ -1,4 +1,5 @@
-"""The first sentence of a report: what limits the training, with the figures that show it, from the tables of views."""
+"""The first sentences of a report: what limits the training, where, and what part of the step that is. They follow from
+the account of causes, in which each nanosecond counts once."""
 
 from __future__ import annotations
 
@@ -8,63 +9,83 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message
+from perfkit_core.causes.host_work import INPUT, LAUNCHING, OPERATORS
+from perfkit_core.causes.segments import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    IN_FLIGHT,
+    LATENCY,
+    TAIL,
+    UNLAUNCHED,
+)
 
-VIEWS: Final = ("partition", "model", "device", "operators", "steps")
+DEPTH: Final = "depth"
+VIEWS: Final = ("causes", "partition", "device", "operators", "steps")
 """Views whose tables a verdict uses. It uses those that are there."""
-LIMITING: Final = 0.15
-"""Minimum share of the step time of waits or host work for a verdict other than device-bound or compute-bound."""
-_COMPUTE: Final = ("device_compute", "compute")
-_WITHOUT_OPERATORS: Final = ("launch_and_host", "framework", "idle")
-"""Categories in which the host works outside operators, or in which no device works."""
-_WAITS: Final = {
-    "input_wait": mark(
-        "Input-bound: {share:ratio} of the step time ({time:ns} per step) is spent waiting for the next batch"
-    ),
-    "exposed_communication": mark(
-        "Communication-bound: {share:ratio} of the step time ({time:ns} per step) is communication without computation"
-    ),
-    "exposed_copy": mark("Copy-bound: for {share:ratio} of the step time ({time:ns} per step), devices only copy data"),
+_SECOND: Final = 0.1
+"""Minimum share of the step time of a second part of the account that is named."""
+_NAMED: Final = 0.25
+"""Minimum share of a part of the account of a cause that is named."""
+_MOST_NAMES: Final = 2
+
+_PARTS: Final = {
+    COMPUTE: mark("devices compute for {share:ratio} of {whole} ({time:ns})"),
+    COMMUNICATION: mark("devices only communicate for {share:ratio} of {whole} ({time:ns})"),
+    COPY: mark("devices only copy data for {share:ratio} of {whole} ({time:ns})"),
+    HOST: mark("devices are idle for {share:ratio} of {whole} ({time:ns}), until the host launches the next work"),
+    LATENCY: mark("for {share:ratio} of {whole} ({time:ns}), devices are about to start work that was launched"),
+    IN_FLIGHT: mark("for {share:ratio} of {whole} ({time:ns}), launched work does not start, and no event shows why"),
+    UNLAUNCHED: mark("for {share:ratio} of {whole} ({time:ns}), the next device work has no recorded launch"),
+    TAIL: mark("for {share:ratio} of {whole} ({time:ns}), no device work follows"),
 }
-_LAUNCH_BOUND: Final = mark(
-    "Launch-bound: devices are idle for {share:ratio} of the step time ({time:ns} per step), mostly while the host "
-    "runs Python or launches work"
-)
-_HOST_BOUND: Final = mark(
-    "Host-bound: devices are idle for {share:ratio} of the step time ({time:ns} per step), mostly while nothing was "
-    "recorded on the host"
-)
-_OVERHEAD_BOUND: Final = mark(
-    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), no operator runs, mostly while Python or "
-    "framework code runs"
-)
-_UNRECORDED: Final = mark(
-    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), no operator runs, mostly in code that "
-    "was not recorded"
-)
-_DEVICE_BOUND: Final = mark("Device-bound: devices compute for {share:ratio} of the step time ({time:ns} per step)")
-_CPU_BOUND: Final = mark("Compute-bound: operators compute for {share:ratio} of the step time ({time:ns} per step)")
+_ON_HOST: Final = {
+    COMPUTE: mark("operators compute for {share:ratio} of {whole} ({time:ns})"),
+    COMMUNICATION: mark("operators communicate for {share:ratio} of {whole} ({time:ns})"),
+    HOST: mark("no operator runs for {share:ratio} of {whole} ({time:ns})"),
+    TAIL: mark("nothing was recorded for {share:ratio} of {whole} ({time:ns})"),
+}
+_LIMITS: Final = {
+    COMPUTE: mark("Device-bound"), COMMUNICATION: mark("Communication-bound"), COPY: mark("Copy-bound"),
+    HOST: mark("Host-bound"), LATENCY: mark("Latency-bound"),
+}  # fmt: skip
+_OF_HOST: Final = {
+    INPUT: mark("Input-bound"), LAUNCHING: mark("Launch-bound"), OPERATORS: mark("Launch-bound"),
+}  # fmt: skip
+"""Words for host work that mostly is of one kind."""
+_MOSTLY: Final = mark("{part}, mostly {names:list}")
+_PARTLY: Final = mark("{part}, among others {names:list}")
+_UNKNOWN: Final = mark("Cannot tell what limits it")
 
 
 def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
-    """Yield one sentence on what limits the steps. Without steps, yield sentences on the whole recording instead.
-    Without the table of the view partition, yield nothing."""
-    partition, operators = tables.get("partition"), tables.get("operators")
-    if partition is None or _only_ranges(operators, tables.get("device")):
+    """Yield sentences on what limits the steps, or without steps the recording. Without the table of the view causes,
+    yield nothing."""
+    causes, devices, steps = tables.get("causes"), tables.get("device"), tables.get("steps")
+    if causes is None or causes.empty or _only_ranges(tables.get("operators"), devices):
         return
-    steps, devices = len(tables.get("steps", ())), tables.get("device")
-    if len(partition) and partition["total_ns"].sum():
-        yield _of_steps(partition)
-        complete = int(partition["steps"].max()) if "steps" in partition else steps
-        if complete < steps:
-            text = mark(
-                "Only {complete} of {steps} steps count, because the device work of the others was not recorded "
-                "completely."
-            )
-            yield message(text, complete=complete, steps=steps)
-    elif steps or (devices is not None and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()):
-        yield message("No verdict: device work was not recorded completely, so how long devices are idle is unknown.")
+    count = 0 if steps is None else len(steps)
+    complete = _complete_steps(tables.get("partition"), count)
+    if count and not complete:
+        busy = causes[(causes[DEPTH] == 0) & causes["cause"].isin((COMPUTE, COMMUNICATION, COPY))]["ratio"].sum()
+        text = mark(
+            "Cannot tell what limits it: device work was not recorded completely. Devices work for at least "
+            "{share:ratio} of the step time."
+        )
+        yield message(text, share=float(busy))
+        return
+    on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
+    if steps is not None and count:
+        whole_ns = float(steps["dur_ns"].mean())
     else:
-        yield from _of_recording(tables)
+        working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
+        whole_ns = float(causes.loc[causes[DEPTH] == 0, "total_ns"].sum()) / working
+    whole = message("the step time") if count else message("the recorded time")
+    yield from _account(causes, whole, whole_ns, on_device)
+    if complete < count:
+        text = mark("Device work was not recorded completely in {lost} of the {steps} steps.")
+        yield message(text, lost=count - complete, steps=count)
 
 
 def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -> bool:
@@ -72,72 +93,68 @@ def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -
     return operators is not None and operators.empty and devices is not None and not devices["busy_ns"].any()
 
 
-class _Partition:
-    """The share of the step time and the mean time per step of each category. Categories do not overlap."""
-
-    def __init__(self, table: pd.DataFrame) -> None:
-        rows = table.fillna({"ratio": 0.0, "avg_ns": 0})
-        self._shares: dict[str, float] = dict(zip(rows["category"], rows["ratio"].astype(float), strict=True))
-        self._times: dict[str, int] = dict(zip(rows["category"], rows["avg_ns"].astype(int), strict=True))
-        self.on_device = "device_compute" in self._shares
-
-    def share(self, *categories: str) -> float:
-        return sum(self._shares.get(category, 0.0) for category in categories)
-
-    def part(self, template: str, *categories: str) -> Message:
-        time = sum(self._times.get(category, 0) for category in categories)
-        return message(template, share=self.share(*categories), time=time)
+def _complete_steps(partition: pd.DataFrame | None, steps: int) -> int:
+    """Return the number of steps whose device work was recorded completely."""
+    if partition is None or not steps:
+        return steps
+    if not len(partition) or not partition["total_ns"].sum():
+        return 0
+    return int(partition["steps"].max()) if "steps" in partition else steps
 
 
-def _of_steps(table: pd.DataFrame) -> Message:
-    """Return the sentence on the largest limit: a wait, or the host. If all are small, operators or devices limit."""
-    steps = _Partition(table)
-    limits = [(steps.share(category), steps.part(template, category)) for category, template in _WAITS.items()]
-    share, limit = max((*limits, *_host_limit(steps)), key=lambda entry: entry[0])
-    if share < LIMITING:
-        return message("{what}.", what=steps.part(_DEVICE_BOUND if steps.on_device else _CPU_BOUND, *_COMPUTE))
-    template = (
-        mark("{what}; devices compute for {share:ratio}.")
-        if steps.on_device
-        else mark("{what}; operators compute for {share:ratio}.")
+def _account(causes: pd.DataFrame, whole: Message, whole_ns: float, on_device: bool) -> Iterator[Message]:
+    """Yield a sentence on the largest part of the account, which limits the steps, and on the second one."""
+    top = causes[causes[DEPTH] == 0].sort_values("ratio", ascending=False, kind="stable")
+    large = top[(top["ratio"] >= _SECOND) | (top.index == top.index[0])].head(2)
+    for number, (position, row) in enumerate(large.iterrows()):
+        word, share = row["cause"], float(row["ratio"])
+        below = _below(causes, int(str(position)))
+        template = (_PARTS if on_device else _ON_HOST)[word]
+        part = message(template, share=share, whole=whole, time=share * whole_ns)
+        names, named = _names(below if word == HOST else below[below[DEPTH] == 1], share)
+        said = part if not names else message(_MOSTLY if named >= share / 2 else _PARTLY, part=part, names=names)
+        if number:
+            yield message("Besides, {said}.", said=said)
+        else:
+            limit = message(_limit(word, below, share, on_device))
+            yield message("{limit}: {said}.", limit=limit, said=said)
+
+
+def _below(causes: pd.DataFrame, position: int) -> pd.DataFrame:
+    """Return the rows of the tree below a row."""
+    after = causes.loc[position + 1 :]
+    ends = after.index[after[DEPTH] <= causes.loc[position, DEPTH]]
+    return after if ends.empty else after.loc[: ends[0] - 1]
+
+
+def _limit(word: str, below: pd.DataFrame, share: float, on_device: bool) -> str:
+    if word == HOST:
+        kinds = below[below[DEPTH] == 1].groupby(below["cause"].map(_OF_HOST))["ratio"].sum()
+        if len(kinds) and kinds.max() >= share / 2:
+            return str(kinds.idxmax())
+        return _LIMITS[HOST] if on_device else mark("Overhead-bound")
+    if word == COMPUTE and not on_device:
+        return mark("Compute-bound")
+    return _LIMITS.get(word, _UNKNOWN)
+
+
+def _names(below: pd.DataFrame, share: float) -> tuple[list[Message], float]:
+    """Return the largest causes with their shares, and the sum of these: of host work, the events that take most of it,
+    if there are such."""
+    parts = below[below[DEPTH] == 2]
+    for rows in (parts, below[below[DEPTH] == 1]):
+        large = rows[rows["ratio"] >= _NAMED * share].sort_values("ratio", ascending=False, kind="stable")
+        if len(large):
+            large = large.head(_MOST_NAMES)
+            return [_name(row) for _, row in large.iterrows()], float(large["ratio"].sum())
+    return [], 0.0
+
+
+def _name(row: pd.Series) -> Message:
+    where = row["place"]
+    text = (
+        mark("{name} ({share:ratio})")
+        if pd.isna(where) or where == row["cause"]
+        else mark("{name} ({share:ratio}, in {where})")
     )
-    return message(template, what=limit, share=steps.share(*_COMPUTE))
-
-
-def _host_limit(steps: _Partition) -> Iterator[tuple[float, Message]]:
-    """Yield the share of host work outside operators and its sentence, unless devices mostly wait for input."""
-    outside = steps.share(*_WITHOUT_OPERATORS)
-    if not steps.on_device:
-        template = _UNRECORDED if steps.share("idle") > steps.share("framework") else _OVERHEAD_BOUND
-        yield outside, steps.part(template, *_WITHOUT_OPERATORS)
-    # devices are idle during input waits, too; a sentence that says "mostly" needs a part that exceeds them
-    elif max(map(steps.share, _WITHOUT_OPERATORS)) >= steps.share("input_wait"):
-        template = _LAUNCH_BOUND if steps.share("launch_and_host") >= steps.share("idle") else _HOST_BOUND
-        yield outside, steps.part(template, *_WITHOUT_OPERATORS, "input_wait")
-
-
-def _of_recording(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
-    devices, operators = tables.get("device"), tables.get("operators")
-    busy = pd.DataFrame()
-    if devices is not None:
-        busy = devices[devices["busy_ns"].notna() & (devices["span_ns"].fillna(0) > 0)]
-    if len(busy):
-        first = busy.sort_values("busy_ns", ascending=False, kind="stable").iloc[0]
-        share, span = int(first["busy_ns"]) / int(first["span_ns"]), int(first["span_ns"])
-        copies = first.get("copy_ns", 0) / span
-        template = mark("{device} runs kernels for {share:ratio} of the recorded {time:ns}{copies}.")
-        if len(busy) > 1:
-            template = mark(
-                "Of {count} devices, {device} is busiest: it runs kernels for {share:ratio} of the recorded "
-                "{time:ns}{copies}."
-            )
-        copying = message(", and copies data for {share:ratio}", share=copies) if copies >= LIMITING else None
-        yield message(template, device=first["device"], share=share, time=span, count=len(busy), copies=copying)
-    model = tables.get("model")
-    loading = () if model is None else model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna()
-    for share in (share for share in loading if share >= LIMITING):
-        yield message("Data loading takes {share:ratio} of the time of all recorded phases.", share=share)
-    if not len(busy) and operators is not None and len(operators):
-        first = operators.sort_values("self_cpu_ns", ascending=False, kind="stable").iloc[0]
-        template = mark("{name} takes the most host time of all operators: {share:ratio}.")
-        yield message(template, name=first["name"], share=float(first["self_cpu_ratio"]))
+    return message(text, name=row["cause"], share=float(row["ratio"]), where=where)

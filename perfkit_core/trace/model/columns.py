@@ -99,8 +99,9 @@ class Column:
 
     How it is written:
 
-    - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values.
-      "ids" are shown as words, too: ``exposed_copy`` as "Exposed copy".
+    - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values,
+      or pairs of a value and the phrase that is shown for it. "ids" are shown as words, too: ``exposed_copy`` as
+      "Exposed copy".
     - ``heading``: sentences add the noun "memory" to the title of a column of bytes ("Peak memory"), or the noun
       "size". The heading is "complete" if the title already has a noun, and "proper" if it is a proper name, which is
       not translated either.
@@ -121,7 +122,7 @@ class Column:
     exact: bool = False
     by: tuple[str, ...] = ()
     thing: str = ""
-    words: bool | tuple[str, ...] | Literal["ids", "sentences"] = False
+    words: bool | tuple[str, ...] | tuple[tuple[str, str], ...] | Literal["ids", "sentences"] = False
     heading: Literal["memory", "size", "complete", "proper"] = "memory"
     quantity: str | None = None
 
