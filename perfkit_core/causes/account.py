@@ -35,6 +35,7 @@ from perfkit_core.causes.segments import (
     HOST,
     IN_FLIGHT,
     LATENCY,
+    LATENCY_NS,
     TAIL,
     UNLAUNCHED,
     Pieces,
@@ -53,23 +54,25 @@ from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import threads
 from perfkit_core.views.steps.activity import activities
 
-LATENCY_NS: Final = 100_000
-"""Longest time between a launch and the start of its work that is the device's own."""
-
 
 def device_segments(trace: Trace, rank: int, device: int) -> Segments:
     """Return the account of a device from the first to the last event of its rank. ``device`` is a code of the column
     ``device``."""
     of_rank = trace.ints("rank") == rank
-    start, end = trace.ints("start_ns"), trace.end_ns
-    work = np.flatnonzero(of_rank & trace.rows("kind", *schema.DEVICE_WORK) & (trace.codes("device").codes == device))
-    work = work[np.lexsort((end[work], start[work]))]
+    start, end, work = trace.ints("start_ns"), trace.end_ns, work_of(trace, rank, device)
     rows = np.concatenate([work, nested_rows(trace, of_rank)])
     kernel, talks = trace.rows("kind", schema.KERNEL)[work], communication(trace).device[work]
     busy = layers(trace, [np.sort(work[mask]) for mask in (kernel & ~talks, kernel & talks, ~kernel)])
     covered = intervals.union(start[work], end[work])
     gaps = intervals.subtract((start[rows].min(keepdims=True), end[rows].max(keepdims=True)), covered)
     return in_order([*zip((COMPUTE, COMMUNICATION, COPY), busy, strict=True), *_gaps(trace, gaps, work, of_rank)])
+
+
+def work_of(trace: Trace, rank: int, device: int) -> IntArray:
+    """Return the rows of a device's work, sorted by start, then end."""
+    of_device = (trace.ints("rank") == rank) & (trace.codes("device").codes == device)
+    work = np.flatnonzero(of_device & trace.rows("kind", *schema.DEVICE_WORK))
+    return work[np.lexsort((trace.end_ns[work], trace.ints("start_ns")[work]))]
 
 
 def _gaps(trace: Trace, gaps: Intervals, work: IntArray, of_rank: BoolArray) -> list[tuple[str, Pieces]]:

@@ -10,7 +10,6 @@ Below each word of the account are its causes, and below some of them the parts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,9 +17,9 @@ import pandas as pd
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import mark, message
-from perfkit_core.causes.account import device_segments, host_segments
+from perfkit_core.causes.account import device_segments, host_segments, work_of
+from perfkit_core.causes.drained import drained_by
 from perfkit_core.causes.labels import Labels
-from perfkit_core.causes.places import places, sampled_lines
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -33,18 +32,17 @@ from perfkit_core.causes.segments import (
     WORDS,
     Segments,
 )
+from perfkit_core.causes.tree import CELLS, CauseTree
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.columns import CALLS, DEPTH, FIRST, Share, duration, key, share
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
-from perfkit_core.views.tables import group, integers, ratio
+from perfkit_core.views.tables import integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
-_LEVELS: Final = ("word", "cause", "part")
 _NO_DEVICE: Final = -1
-_CELLS: Final = ("rank", "device", "step", *_LEVELS, "call", "row", "start_ns", "time_ns")
 _LEAST: Final = 0.005
 """Minimum share of the table's time of a row for which the place is looked up."""
 
@@ -55,17 +53,18 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     check_groupings("causes", request, GROUPINGS)
     labels = Labels(trace)
     parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
-    leaves = {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in _CELLS}
+    leaves = {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in CELLS}
     by = [name for name in ("rank", "device", "step") if name in request.by]
-    tree = _Tree(leaves, by)
+    tree = CauseTree(leaves, by, labels)
     whole_ns = int(leaves["time_ns"].sum())
-    result = pd.DataFrame({"depth": tree.depth, "cause": tree.texts(labels)})
+    result = pd.DataFrame({"depth": tree.depth, "cause": tree.texts})
     for name in by:
-        code = tree.keys[name].to_numpy(np.int64)
+        code = tree.groups[name]
         result[name] = list(map(labels.device, code)) if name == "device" else integers(code, code >= 0)
     result["calls"], result["total_ns"] = tree.calls, tree.time_ns
     result["ratio"] = ratio(tree.time_ns, whole_ns)
     result["place"] = tree.places(trace, _LEAST * whole_ns)
+    result["drained_by"] = tree.waits()
     return result
 
 
@@ -79,8 +78,7 @@ def _devices(trace: Trace) -> list[tuple[int, int]]:
 
 
 def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, device: int) -> dict[str, IntArray]:
-    """Return the parts of segments that lie in steps, :data:`_CELLS`: codes of texts, -1 if there is none; ``call``,
-    the row of the event that counts as a call; ``row``, that of the host event in which the cause lies."""
+    """Return the parts of segments that lie in steps, :data:`CELLS`."""
     segments = host_segments(trace, rank) if device == _NO_DEVICE else device_segments(trace, rank, device)
     steps = step_rows.chosen_steps(trace, request)
     steps = steps[trace.ints("rank")[steps] == rank]
@@ -93,6 +91,7 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     within = {
         "word": segments.word,
         **dict(zip(("cause", "part", "call", "row"), labels.of(segments), strict=True)),
+        "wait": labels.waits(_drained_by(trace, segments, rank, device)),
         "start_ns": segments.start,
     }
     cells = {name: np.append(codes[at], np.full(len(outside), NO_ROW)) for name, codes in within.items()}
@@ -105,6 +104,13 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     }  # fmt: skip
 
 
+def _drained_by(trace: Trace, segments: Segments, rank: int, device: int) -> IntArray:
+    if device == _NO_DEVICE:
+        return np.full(len(segments.start), NO_ROW)
+    wait = drained_by(trace, segments, work_of(trace, rank, device), rank)
+    return np.where(segments.word == WORDS.index(HOST), wait, NO_ROW)
+
+
 def _inside(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return which segments lie in which windows [begin, finish): (window, segment, width of the overlap)."""
     start, end = segments.start, segments.end
@@ -115,80 +121,14 @@ def _inside(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntA
     return window, at, np.minimum(end[at], finish[window]) - np.maximum(start[at], begin[window])
 
 
-class _Tree:
-    """The rows of the tree in preorder, the largest siblings first. Arrays have shape (rows,)."""
-
-    def __init__(self, leaves: Mapping[str, IntArray], by: Sequence[str]) -> None:
-        """``leaves`` has the arrays :data:`_CELLS`; ``by`` names those that set trees apart."""
-        groups = group({name: leaves[name] for name in (*by, *_LEVELS)})
-        keys, self._leaves = groups.keys.astype(np.int64), leaves
-        total = groups.sum(leaves["time_ns"])
-        nodes, sizes = [], []
-        for depth in range(len(_LEVELS)):
-            above = group({name: keys[name] for name in (*by, *_LEVELS[: depth + 1])})
-            nodes.append(above.code)
-            sizes.append(above.sum(total)[above.code])
-        # Each node is a row, at the first of its leaves when these are sorted by the sizes of the nodes above them.
-        columns = [part for node, size in zip(nodes, sizes, strict=True) for part in (-size, node)]
-        order = np.lexsort([*reversed([*(keys[name] for name in by), *columns])])
-        rows = []
-        for depth, name in enumerate(_LEVELS):
-            first = np.zeros(len(order), np.bool_)
-            first[np.unique(nodes[depth][order], return_index=True)[1]] = True
-            first &= keys[name].to_numpy()[order] != NO_ROW
-            rows.append(np.stack([np.flatnonzero(first), np.full(int(first.sum()), depth)]))
-        position, self.depth = np.concatenate(rows, axis=1)[:, np.lexsort(np.concatenate(rows, axis=1)[::-1])]
-        leaf = order[position]
-        self.keys = keys.iloc[leaf].reset_index(drop=True)
-        self.time_ns = np.choose(self.depth, [size[leaf] for size in sizes])
-        self._row_of = [np.full(node.max(initial=-1) + 1, NO_ROW) for node in nodes]
-        for depth, node in enumerate(nodes):
-            at = np.flatnonzero(self.depth == depth)
-            self._row_of[depth][node[leaf[at]]] = at
-        self._row_of = [of[node][groups.code] for of, node in zip(self._row_of, nodes, strict=True)]
-        self.calls = sum((self._distinct(of) for of in self._row_of), np.zeros(len(leaf), np.int64))
-
-    def _distinct(self, row: IntArray) -> IntArray:
-        """Return the number of distinct calls below each row."""
-        call = self._leaves["call"]
-        counted = (row != NO_ROW) & (call != NO_ROW)
-        pairs = np.sort((row[counted] << 32) | call[counted])  # np.unique is slower
-        return np.bincount(pairs[np.diff(pairs, prepend=-1) != 0] >> 32, minlength=len(self.depth)).astype(np.int64)
-
-    def texts(self, labels: Labels) -> list[str]:
-        cells = zip(self.depth.tolist(), *(self.keys[name].tolist() for name in _LEVELS), strict=True)
-        return [WORDS[word] if depth == 0 else labels.texts[cause if depth == 1 else part]
-                for depth, word, cause, part in cells]  # fmt: skip
-
-    def places(self, trace: Trace, least_ns: float) -> list[str | None]:
-        """Return the places of the rows with at least ``least_ns``: frames and ranges that were recorded as events, or
-        else samples of frames."""
-        large = np.append(self.time_ns >= least_ns, False)
-        parts = []
-        for row in self._row_of:
-            leaf = np.flatnonzero(large[row])
-            parts.append((row[leaf], leaf))
-        row, leaf = (np.concatenate(cells) for cells in zip(*parts, strict=True))
-        cells = {name: self._leaves[name][leaf] for name in ("row", "rank", "start_ns", "time_ns")}
-        result = places(trace, row, cells["row"], cells["time_ns"], len(self.depth))
-        for rank in trace.frame_samples:
-            number = NO_ROW if rank == "-" else int(rank)
-            of_rank = np.flatnonzero(cells["rank"] == number)
-            lines = sampled_lines(
-                trace.frame_samples[rank], trace.meta.framework, row[of_rank], cells["start_ns"][of_rank],
-                cells["time_ns"][of_rank],
-            )  # fmt: skip
-            for at, line in lines.items():
-                result[at] = result[at] or line
-        return result
-
-
-def _without_single_parts(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the tree without the parts of causes that have only one. Parts of ``host`` stay: they say what it does."""
+def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the tree without the parts of causes that have only one, and without waits if there are none. Parts of
+    ``host`` stay: they say what it does."""
     depth = rows["depth"].to_numpy(np.int64)
     word = pd.Series(np.where(depth == 0, rows["cause"], None), dtype=object).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & (word != HOST)
-    return rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
+    rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
+    return rows if rows["drained_by"].notna().any() else rows.drop(columns="drained_by")
 
 
 PHRASES: Final = (
@@ -216,6 +156,12 @@ COLUMNS: Final = (
         "deepest frame or range that covers at least 80% of the time, an estimate if samples show it",
         merge=FIRST,
     ),
+    columns.text(
+        "drained_by",
+        "After wait",
+        "wait of the host since which the device has had no queued work, in at least half of the time",
+        merge=FIRST,
+    ),
 )
 
 VIEW = View(
@@ -223,7 +169,7 @@ VIEW = View(
     title="Where the time went",
     description="every nanosecond of the steps of each device: what runs, or why nothing runs, and what the host does "
     "until it launches the next work; without a device, operators take the place of kernels",
-    table=Merged(table, _without_single_parts, siblings=("total_ns",)),
+    table=Merged(table, _finished, siblings=("total_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",

@@ -16,7 +16,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.communication.instances import communication, descriptions
 from perfkit_core.views.grouping import called
-from perfkit_core.views.operators.calls import operator_names, operator_rows
+from perfkit_core.views.operators.calls import operator_names, operator_rows, outermost
 from perfkit_core.views.tables import texts
 
 _FILL: Final = "fill"
@@ -35,7 +35,9 @@ class Labels:
         return self._trace.codes("device").values[code] if code >= 0 else schema.CPU
 
     def _codes(self, values: list[str]) -> IntArray:
-        """Return the code of each text. New texts are added."""
+        """Return the code of each text. New texts are added. An event with the name of a word is marked as an event,
+        because texts show phrases for words."""
+        values = [f"{value} (event)" if value in WORDS else value for value in values]
         for value in values:
             if value not in self._position:
                 self._position[value] = len(self.texts)
@@ -77,6 +79,12 @@ class Labels:
         waiting = at(IN_FLIGHT) & (row != NO_ROW)
         cause[waiting], call[waiting] = self._names[trace.codes("name").codes[row[waiting]]], event[waiting]
         return cause, part, call, row
+
+    def waits(self, row: IntArray) -> IntArray:
+        """Return the code of the name of each wait, or of the outermost operator around it; -1 for none."""
+        around = outermost(self._trace)[row]
+        wait = np.where(around == NO_ROW, row, around)
+        return np.where(row == NO_ROW, NO_ROW, self._names[self._trace.codes("name").codes[wait]])
 
     @functools.cached_property
     def _operator(self) -> IntArray:

@@ -25,6 +25,9 @@ UNLAUNCHED: Final = "unlaunched"
 TAIL: Final = "tail"
 WORDS: Final = (COMPUTE, COMMUNICATION, COPY, HOST, LATENCY, IN_FLIGHT, UNLAUNCHED, TAIL)
 
+LATENCY_NS: Final = 100_000
+"""Longest time between a launch and the start of its work that is the device's own."""
+
 Pieces = tuple[IntArray, IntArray, IntArray]
 """Disjoint times: start, end, row of the event that has this time, or -1. Arrays have shape (pieces,)."""
 

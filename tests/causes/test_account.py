@@ -110,6 +110,30 @@ def test_the_place_is_the_deepest_frame_around_most_of_the_time() -> None:
     assert rows["mm"] == rows["compute"] == "model.py:9 (forward)"
 
 
+def test_the_wait_since_which_nothing_was_queued() -> None:
+    us = 1000
+
+    def launch(at: int, begin: int) -> list[Any]:
+        return [
+            host("launch", "runtime", at * us, 5 * us, correlation=at),
+            device("k", "kernel", begin * us, 100 * us, correlation=at),
+        ]
+
+    events = [
+        host("step", "step", 0, 3000 * us, step=0),
+        *launch(0, 10), *launch(100, 300),  # the second kernel was queued
+        host("item", "operator", 350 * us, 60 * us), host("Synchronize", "sync", 350 * us, 55 * us),
+        host("python", "python", 410 * us, 190 * us), *launch(600, 610),
+        host("again", "python", 710 * us, 90 * us), *launch(800, 810),
+        *launch(820, 2000),  # the host has a lead again
+        host("later", "python", 2100 * us, 200 * us), *launch(2300, 2310),
+    ]  # fmt: skip
+    rows = view_rows("causes", trace(events), "cause drained_by")
+    assert [row for row in rows if row[0] in ("python", "again", "later")] == [
+        ("later", None), ("python", "item"), ("again", "item"),
+    ]  # fmt: skip
+
+
 def test_without_a_device_operators_take_the_place_of_kernels() -> None:
     only_host = trace(
         [

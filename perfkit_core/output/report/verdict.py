@@ -128,26 +128,29 @@ def _below(causes: pd.DataFrame, position: int) -> pd.DataFrame:
 
 
 def _limit(word: str, below: pd.DataFrame, share: float, on_device: bool) -> str:
+    if word == HOST and not on_device:
+        loading = below[(below[DEPTH] == 1) & (below["cause"] == INPUT)]["ratio"].sum()
+        return _OF_HOST[INPUT] if loading >= share / 2 else mark("Overhead-bound")
     if word == HOST:
         kinds = below[below[DEPTH] == 1].groupby(below["cause"].map(_OF_HOST))["ratio"].sum()
         if len(kinds) and kinds.max() >= share / 2:
             return str(kinds.idxmax())
-        return _LIMITS[HOST] if on_device else mark("Overhead-bound")
+        return _LIMITS[HOST]
     if word == COMPUTE and not on_device:
         return mark("Compute-bound")
     return _LIMITS.get(word, _UNKNOWN)
 
 
 def _names(below: pd.DataFrame, share: float) -> tuple[list[Message], float]:
-    """Return the largest causes with their shares, and the sum of these: of host work, the events that take most of it,
-    if there are such."""
-    parts = below[below[DEPTH] == 2]
-    for rows in (parts, below[below[DEPTH] == 1]):
-        large = rows[rows["ratio"] >= _NAMED * share].sort_values("ratio", ascending=False, kind="stable")
-        if len(large):
-            large = large.head(_MOST_NAMES)
-            return [_name(row) for _, row in large.iterrows()], float(large["ratio"].sum())
-    return [], 0.0
+    """Return the largest causes with their shares, and the sum of these. Of host work, the events are named that take
+    most of it, if there are such."""
+    named: tuple[list[Message], float] = ([], 0.0)
+    for depth in (2, 1):
+        rows = below[(below[DEPTH] == depth) & (below["ratio"] >= _NAMED * share)]
+        rows = rows.sort_values("ratio", ascending=False, kind="stable").head(_MOST_NAMES)
+        if rows["ratio"].sum() > named[1] and named[1] < share / 2:
+            named = [_name(row) for _, row in rows.iterrows()], float(rows["ratio"].sum())
+    return named
 
 
 def _name(row: pd.Series) -> Message:

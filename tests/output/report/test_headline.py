@@ -46,18 +46,31 @@ HEADLINES: dict[str, dict[str, pd.DataFrame]] = {
         "steps": STEPS, "model": LOADING, "partition": parts({"input_wait": 0.3, "idle": 0.7}),
     },
 }  # fmt: skip
-LIMITS: list[dict[str, float]] = [
-    {"device_compute": 0.9, "launch_and_host": 0.1},
-    {"device_compute": 0.6, "input_wait": 0.4},
-    {"device_compute": 0.6, "launch_and_host": 0.3, "idle": 0.1},
-    {"device_compute": 0.6, "launch_and_host": 0.1, "idle": 0.3},
-    {"device_compute": 0.4, "launch_and_host": 0.3, "input_wait": 0.2, "idle": 0.1},
-    {"device_compute": 0.2, "launch_and_host": 0.25, "input_wait": 0.3, "idle": 0.25},
-    {"device_compute": 0.6, "exposed_copy": 0.4},
-    {"compute": 0.9, "framework": 0.1},
-    {"compute": 0.5, "framework": 0.3, "idle": 0.2},
-    {"compute": 0.5, "framework": 0.1, "idle": 0.4},
-]
+GPU = pd.DataFrame({"device": ["cuda:0"], "busy_ns": pd.array([1], "Int64"), "busy_in_steps_ratio": [0.5]})
+
+
+def causes(*rows: tuple[int, str, float] | tuple[int, str, float, str]) -> pd.DataFrame:
+    """The account of one step of 10 ms: depth, cause, share, and place."""
+    cells = [(*row, None)[:4] for row in rows]
+    table = pd.DataFrame(cells, columns=["depth", "cause", "ratio", "place"])
+    return table.assign(total_ns=(table["ratio"] * 10_000_000).round().astype("int64"))
+
+
+ACCOUNTS: dict[str, pd.DataFrame] = {
+    "devices compute": causes((0, "compute", 0.9), (1, "mm", 0.5, "model.py:3 (forward)"), (1, "add", 0.1)),
+    "the loader": causes(
+        (0, "host", 0.6), (1, "input", 0.55), (2, "zoom", 0.5, "data.py:1 (read)"), (1, "launch calls", 0.05),
+        (0, "compute", 0.4), (1, "mm", 0.4),
+    ),
+    "many small operators": causes(
+        (0, "host", 0.8), (1, "inside operators", 0.7), (2, "mm", 0.1), (2, "add", 0.1), (1, "Python code", 0.1),
+        (0, "compute", 0.2),
+    ),
+    "Python": causes((0, "host", 0.8), (1, "Python code", 0.7), (2, "f", 0.3), (0, "compute", 0.2)),
+    "collectives": causes((0, "communication", 0.66), (1, "all_reduce", 0.6), (0, "compute", 0.26), (0, "host", 0.08)),
+    "copies": causes((0, "copy", 0.97), (1, "HtoD pinned", 0.95), (0, "compute", 0.03)),
+    "unknown": causes((0, "in_flight", 0.55), (1, "cudaGraphLaunch", 0.5), (0, "compute", 0.45)),
+}  # fmt: skip
 
 
 def test_headlines_and_verdicts_are_the_golden_ones() -> None:
@@ -65,8 +78,11 @@ def test_headlines_and_verdicts_are_the_golden_ones() -> None:
     lines = []
     for title, tables in HEADLINES.items():
         lines += [f"# {title}", *rendered(headline(tables)), ""]
-    for shares in LIMITS:
-        lines += [f"# {shares}", *rendered(verdict({"partition": parts(shares)})), ""]
+    for title, table in ACCOUNTS.items():
+        for where, tables in (("", {"device": GPU}), (", without a device", {})):
+            if where and title in ("copies", "unknown"):
+                continue
+            lines += [f"# {title}{where}", *rendered(verdict({"causes": table, "steps": STEPS, **tables})), ""]
     check_golden("output/headlines.txt", "\n".join(lines))
 
 
@@ -78,17 +94,16 @@ def test_step_times_of_ranks(ranks: list[int | None], of_ranks: str) -> None:
 
 
 def test_without_steps_the_verdict_is_about_the_recording() -> None:
-    tables = {"partition": parts({}), "device": devices(0.9, 0.5).assign(busy_ns=[25, 50], span_ns=[100, 100])}
-    tables["model"] = pd.DataFrame({"phase": ["dataloader", "forward"], "cpu_ratio": [0.6, 0.4]})
+    tables = {"causes": ACCOUNTS["devices compute"], "device": pd.concat([GPU, GPU])}
     assert rendered(verdict(tables)) == (
-        "Of 2 devices, cuda:1 is busiest: it runs kernels for 50% of the recorded 100 ns.",
-        "Data loading takes 60% of the time of all recorded phases.",
+        "Device-bound: devices compute for 90% of the recorded time (4.05 ms), mostly mm (50%, in model.py:3 "
+        "(forward)).",
     )
-    copying = {"partition": parts({}), "device": tables["device"].assign(copy_ns=[90, 95])}
-    assert rendered(verdict(copying)) == (
-        "Of 2 devices, cuda:1 is busiest: it runs kernels for 50% of the recorded 100 ns, and copies data for 95%.",
-    )
-    operators = pd.DataFrame({"name": ["a", "b"], "self_cpu_ns": [1, 3], "self_cpu_ratio": [0.25, 0.75]})
-    assert rendered(verdict({"partition": parts({}), "operators": operators})) == (
-        "b takes the most host time of all operators: 75%.",
+
+
+def test_steps_without_all_device_work_have_no_verdict() -> None:
+    tables = {"causes": ACCOUNTS["the loader"], "steps": STEPS, "partition": parts({}), "device": GPU}
+    assert rendered(verdict(tables)) == (
+        "Cannot tell what limits it: device work was not recorded completely. Devices work for at least 40% of the "
+        "step time.",
     )

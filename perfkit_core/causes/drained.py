@@ -1,0 +1,50 @@
+"""The waits that leave a device without queued work. After such a wait, each launch comes when the device is idle
+already, until the host has gained a lead again. So the gaps that follow exist because of the wait.
+
+    host    launch  launch | wait for the device | launch      launch      launch
+    device         | work  |  work               | gap | work | gap | work | gap |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.causes.segments import LATENCY_NS, Segments
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
+
+
+def drained_by(trace: Trace, segments: Segments, work: IntArray, rank: int) -> IntArray:
+    """Return for each segment the row of the last wait of the host since the device had queued work, -1 if there is
+    none. Shape (segments,). ``work`` are the rows of the device's work, sorted by start.
+
+    Work was queued if its launch had returned more than :data:`LATENCY_NS` before it began."""
+    start, end, launched_by = trace.ints("start_ns"), trace.end_ns, trace.ints("launched_by")
+    launch = launched_by[work]
+    returned = np.where(launch != NO_ROW, end[launch], start[work])
+    queued = np.where(start[work] - returned > LATENCY_NS, np.arange(len(work)), NO_ROW)
+    last_queued = np.append(NO_ROW, np.maximum.accumulate(queued))  # before each work
+    waits = _waits(trace, work, rank)
+    if not len(waits) or not len(work):
+        return np.full(len(segments.start), NO_ROW)
+    following = np.searchsorted(start[work], segments.end)  # the work that ends the gap
+    before = last_queued[following]
+    since = np.where(before == NO_ROW, np.iinfo(np.int64).min, returned[before])
+    until = np.append(returned, np.iinfo(np.int64).max)[following]
+    at = np.searchsorted(end[waits], until, side="right") - 1
+    wait = np.where(at >= 0, waits[np.maximum(at, 0)], NO_ROW)
+    return np.where((wait != NO_ROW) & (end[wait] > since), wait, NO_ROW)
+
+
+def _waits(trace: Trace, work: IntArray, rank: int) -> IntArray:
+    """Return the rows of the host calls that wait for the device, sorted by end: synchronisation calls, and calls whose
+    copy ends within them."""
+    end = trace.end_ns
+    of_rank = trace.ints("rank") == rank
+    calls = np.flatnonzero(of_rank & trace.host & trace.rows("kind", schema.SYNC))
+    copies = work[trace.rows("kind", schema.MEMCPY)[work] & (trace.ints("launched_by")[work] != NO_ROW)]
+    caller = trace.ints("launched_by")[copies]
+    blocking = trace.rows("kind", schema.RUNTIME)[caller] & (end[copies] <= end[caller])
+    rows = np.unique(np.concatenate([calls, caller[blocking]]))
+    return rows[np.argsort(end[rows], kind="stable")]
