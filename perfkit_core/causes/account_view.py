@@ -125,7 +125,7 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     """Return the tree without the parts of causes that have only one, and without waits if there are none. Parts of
     ``host`` stay: they say what it does."""
     depth = rows["depth"].to_numpy(np.int64)
-    word = pd.Series(np.where(depth == 0, rows["cause"], None), dtype=object).ffill()
+    word = rows["cause"].where(depth == 0).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & (word != HOST)
     rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
     return rows if rows["drained_by"].notna().any() else rows.drop(columns="drained_by")

@@ -248,7 +248,7 @@ WORDS: Final = (
 
 class _HasWords(Protocol):
     @property
-    def words(self) -> bool | tuple[str, ...] | str: ...
+    def words(self) -> bool | tuple[str, ...] | tuple[tuple[str, str], ...] | str: ...
 
 
 def worded(value: str, column: _HasWords | None = None) -> str:
