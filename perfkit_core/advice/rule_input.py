@@ -223,7 +223,7 @@ class RuleInput:
         if not len(rows):
             raise NotEvaluableError(
                 message("no data loading was recorded"),
-                message("use the framework's DataLoader, which records data loading"),
+                message("use the framework's DataLoader or perfkit.profile(loader, …), which record data loading"),
             )
         return rows
 
