@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import numpy as np
 import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message
+from perfkit_core.output.report.step_time import equal
 
 VIEWS: Final = ("partition", "model", "device", "operators", "steps")
 """Views whose tables a verdict uses. It uses those that are there."""
@@ -17,32 +19,30 @@ _COMPUTE: Final = ("device_compute", "compute")
 _WITHOUT_OPERATORS: Final = ("launch_and_host", "framework", "idle")
 """Categories in which the host works outside operators, or in which no device works."""
 _WAITS: Final = {
-    "input_wait": mark(
-        "Input-bound: {share:ratio} of the step time ({time:ns} per step) is spent waiting for the next batch"
-    ),
+    "input_wait": mark("Input-bound: {share:ratio} of the step time{per_step} is spent waiting for the next batch"),
     "exposed_communication": mark(
-        "Communication-bound: {share:ratio} of the step time ({time:ns} per step) is communication without computation"
+        "Communication-bound: {share:ratio} of the step time{per_step} is communication without computation"
     ),
-    "exposed_copy": mark("Copy-bound: for {share:ratio} of the step time ({time:ns} per step), devices only copy data"),
+    "exposed_copy": mark("Copy-bound: for {share:ratio} of the step time{per_step}, devices only copy data"),
 }
 _LAUNCH_BOUND: Final = mark(
-    "Launch-bound: devices are idle for {share:ratio} of the step time ({time:ns} per step), mostly while the host "
+    "Launch-bound: devices are idle for {share:ratio} of the step time{per_step}, mostly while the host "
     "runs Python or launches work"
 )
 _HOST_BOUND: Final = mark(
-    "Host-bound: devices are idle for {share:ratio} of the step time ({time:ns} per step), mostly while nothing was "
+    "Host-bound: devices are idle for {share:ratio} of the step time{per_step}, mostly while nothing was "
     "recorded on the host"
 )
 _OVERHEAD_BOUND: Final = mark(
-    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), no operator runs, mostly while Python or "
+    "Overhead-bound: for {share:ratio} of the step time{per_step}, no operator runs, mostly while Python or "
     "framework code runs"
 )
 _UNRECORDED: Final = mark(
-    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), no operator runs, mostly in code that "
+    "Overhead-bound: for {share:ratio} of the step time{per_step}, no operator runs, mostly in code that "
     "was not recorded"
 )
-_DEVICE_BOUND: Final = mark("Device-bound: devices compute for {share:ratio} of the step time ({time:ns} per step)")
-_CPU_BOUND: Final = mark("Compute-bound: operators compute for {share:ratio} of the step time ({time:ns} per step)")
+_DEVICE_BOUND: Final = mark("Device-bound: devices compute for {share:ratio} of the step time{per_step}")
+_CPU_BOUND: Final = mark("Compute-bound: operators compute for {share:ratio} of the step time{per_step}")
 
 
 def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
@@ -51,9 +51,10 @@ def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     partition, operators = tables.get("partition"), tables.get("operators")
     if partition is None or _only_ranges(operators, tables.get("device")):
         return
-    steps, devices = len(tables.get("steps", ())), tables.get("device")
+    durations = tables["steps"]["dur_ns"].astype("float64") if "steps" in tables else pd.Series(dtype="float64")
+    steps, devices = len(durations), tables.get("device")
     if len(partition) and partition["total_ns"].sum():
-        yield _of_steps(partition)
+        yield _of_steps(_Partition(partition, durations))
         complete = int(partition["steps"].max()) if "steps" in partition else steps
         if complete < steps:
             text = mark(
@@ -73,9 +74,12 @@ def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -
 
 
 class _Partition:
-    """The share of the step time and the mean time per step of each category. Categories do not overlap."""
+    """The share of the step time and the mean time per step of each category. Categories do not overlap. If the median
+    ``durations`` of the steps differs from their mean, only the share is said: a screen's step time is the median."""
 
-    def __init__(self, table: pd.DataFrame) -> None:
+    def __init__(self, table: pd.DataFrame, durations: pd.Series) -> None:
+        self._timed = durations.empty or equal(durations)
+        self._longest_ns = durations.median() if len(durations) else np.inf
         rows = table.fillna({"ratio": 0.0, "avg_ns": 0})
         self._shares: dict[str, float] = dict(zip(rows["category"], rows["ratio"].astype(float), strict=True))
         self._times: dict[str, int] = dict(zip(rows["category"], rows["avg_ns"].astype(int), strict=True))
@@ -86,12 +90,12 @@ class _Partition:
 
     def part(self, template: str, *categories: str) -> Message:
         time = sum(self._times.get(category, 0) for category in categories)
-        return message(template, share=self.share(*categories), time=time)
+        per_step = message(" ({time:ns} per step)", time=time) if self._timed and time <= self._longest_ns else None
+        return message(template, share=self.share(*categories), per_step=per_step)
 
 
-def _of_steps(table: pd.DataFrame) -> Message:
+def _of_steps(steps: _Partition) -> Message:
     """Return the sentence on the largest limit: a wait, or the host. If all are small, operators or devices limit."""
-    steps = _Partition(table)
     limits = [(steps.share(category), steps.part(template, category)) for category, template in _WAITS.items()]
     share, limit = max((*limits, *_host_limit(steps)), key=lambda entry: entry[0])
     if share < LIMITING:
