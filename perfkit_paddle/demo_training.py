@@ -30,13 +30,13 @@ def main() -> None:
 
     images = [random.choices(range(256), k=PIXELS) for _ in range(IMAGES)]
     labels = paddle.randint(0, CLASSES, [IMAGES])
-    steps = make_scheduler(closed=16, ready=2, record=32, repeat=1)
+    steps = make_scheduler(closed=64, ready=2, record=64, repeat=1)
     handler = trace_handler(sys.argv[1])
     with (
         Path(__file__).with_suffix(".log").open("w", encoding="utf-8") as log,
         paddle.profiler.Profiler(scheduler=steps, on_trace_ready=handler) as profiler,
     ):
-        for step in range(50):
+        for step in range(132):
             chosen = slice(step * BATCH % IMAGES, step * BATCH % IMAGES + BATCH)
             batch = paddle.to_tensor([[pixel / 255 for pixel in image] for image in images[chosen]])
             loss = loss_of(model(batch), labels[chosen])

@@ -81,6 +81,7 @@ class PaddleStepProfiler:
         self._of_script = of_script
         self._profiler: Any = None
         self._state: Any = None
+        self._wait: Any = None
         self._before: frozenset[int] = frozenset()  # number of what was recorded before the first step
         self._no_steps: frozenset[int] = frozenset()
         self._findings = tuple[Finding, ...]()
@@ -119,6 +120,20 @@ class PaddleStepProfiler:
 
         return write
 
+    def records_waits(self, source: Any) -> bool:
+        loading = framework.paddle().io.dataloader.dataloader_iter
+        return isinstance(source, (framework.paddle().io.DataLoader, loading._DataLoaderIterBase))
+
+    def begin_wait(self, label: str) -> None:
+        profiling = framework.profiler()
+        self._wait = profiling.RecordEvent(label, profiling.TracerEventType.Dataloader)
+        self._wait.begin()
+
+    def end_wait(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait.end()
+
     def estimate(self) -> EventEstimate:
         return self._estimate
 
@@ -149,6 +164,7 @@ class PaddleStepProfiler:
         self._profiler = profiler
 
     def _stop(self) -> Any:
+        self.end_wait()
         profiler, self._profiler = self._profiler, None
         with framework.without_benchmark():
             profiler.stop()

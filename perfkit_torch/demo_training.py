@@ -31,13 +31,13 @@ def main() -> None:
 
     images = [random.choices(range(256), k=PIXELS) for _ in range(IMAGES)]
     labels = torch.randint(CLASSES, (IMAGES,))
-    steps = schedule(wait=16, warmup=2, active=32, repeat=1)
+    steps = schedule(wait=64, warmup=2, active=64, repeat=1)
     handler = trace_handler(sys.argv[1])
     with (
         Path(__file__).with_suffix(".log").open("w", encoding="utf-8") as log,
         torch.profiler.profile(schedule=steps, on_trace_ready=handler, record_shapes=True) as profiler,
     ):
-        for step in range(50):
+        for step in range(132):
             chosen = slice(step * BATCH % IMAGES, step * BATCH % IMAGES + BATCH)
             batch = torch.tensor([[pixel / 255 for pixel in image] for image in images[chosen]])
             loss = loss_of(model(batch.to(device)), labels[chosen].to(device))

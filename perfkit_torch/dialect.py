@@ -13,7 +13,7 @@ import msgspec
 from perfkit_core.readers.ascend.host_calls import device_number
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_core.readers.chrome.unlabelled import Interpreter, ProcessRole
-from perfkit_core.trace.assembly.labels import parse_module_label
+from perfkit_core.trace.assembly.labels import parse_input_label, parse_module_label
 from perfkit_core.trace.model import schema
 from perfkit_torch import collectives
 from perfkit_torch.operator_names import operator_name
@@ -105,7 +105,7 @@ def named_label(category: str, name: str) -> Label:
     step = _STEP.fullmatch(name)
     if step:
         return Label(schema.STEP, step=int(step[1]))
-    if _LOADER.match(name):
+    if _LOADER.match(name) or parse_input_label(name) is not None:
         return Label(schema.DATALOADER, schema.DATALOADER)
     if _OPTIMIZER.match(name):
         return Label(schema.OPTIMIZER, schema.OPTIMIZER)
@@ -137,6 +137,8 @@ def _names_operator(name: str) -> bool:
     """Return whether the name of an event without a category is that of an operator, a step or another range that torch
     names. Old versions of torch wrote operators without ``aten::``."""
     patterns = (_STEP.fullmatch, _LOADER.match, _OPTIMIZER.match, _BACKWARD.match, _QUALIFIED.fullmatch)
+    if parse_input_label(name) is not None:
+        return True
     return any(pattern(name) for pattern in patterns) or operator_name(f"aten::{name}") is not None
 
 

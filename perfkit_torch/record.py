@@ -81,6 +81,7 @@ class TorchStepProfiler:
         self._recording = False
         self._thread: int | None = None  # the only thread that can stop the profiler
         self._label: Any = None
+        self._wait: Any = None
         self._ending, self._findings = Ending.ENDED, tuple[Finding, ...]()
         self._estimate = EventEstimate(*EVENTS)
 
@@ -131,6 +132,19 @@ class TorchStepProfiler:
 
         return write
 
+    def records_waits(self, source: Any) -> bool:
+        data = self._torch.utils.data.dataloader
+        return isinstance(source, (data.DataLoader, data._BaseDataLoaderIter))
+
+    def begin_wait(self, label: str) -> None:
+        self._wait = self._torch.profiler.record_function(label)
+        self._wait.__enter__()
+
+    def end_wait(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait.__exit__(None, None, None)
+
     def estimate(self) -> EventEstimate:
         return self._estimate
 
@@ -152,6 +166,7 @@ class TorchStepProfiler:
             self.cancel()
 
     def _stop(self) -> Any:
+        self.end_wait()
         profiler, self._profiler, self._recording = self._profiler, None, False
         try:
             profiler.stop_trace()

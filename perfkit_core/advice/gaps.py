@@ -11,7 +11,7 @@ import numpy as np
 from perfkit_core.advice.frames import Frames, frames
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.base.algorithms import intervals
-from perfkit_core.base.algorithms.arrays import BoolArray
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.base.algorithms.intervals import Intervals
 from perfkit_core.replay.transforms import Quantity, Shorten
 from perfkit_core.trace.model import schema
@@ -24,6 +24,9 @@ _WORK: Final = (
 
 _FEWEST: Final = 4
 """Minimum number of samples, and of steps with such samples, that show what fills gaps."""
+
+_MATTERS: Final = 0.1
+"""Gaps between the same events are left out if they have a smaller share of the samples that show a kind of code."""
 
 Gaps = dict[int, Intervals]
 """The gaps of each rank, disjoint and sorted by time."""
@@ -45,7 +48,7 @@ def idle_gaps(facts: RuleInput) -> Gaps:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """The gaps of ``facts.rank``, and the share of their time that is spent on a certain kind of Python code.
+    """Gaps of ``facts.rank``, and the share of their time that is spent on a certain kind of Python code.
 
     - ``spent_ns``: mean time per step
     - ``line``: line of user code that most often does it, None if unknown"""
@@ -62,9 +65,10 @@ class Filled:
 
 
 def filled(facts: RuleInput, chosen: Callable[[Frames], BoolArray]) -> Filled | None:
-    """Return the gaps and the share of the samples in them that ``chosen`` selects. None if they are too few.
+    """Return the gaps with samples that ``chosen`` selects, and the share of these samples. None if they are too few.
 
-    A gap may be shorter than the time between two samples. So shares of all gaps are compared, not single gaps."""
+    A gap may be shorter than the time between two samples. So shares of all gaps between the same events are compared,
+    not single gaps. Gaps elsewhere in the steps are left out: other changes may shorten them."""
     sampled, gaps = frames(facts.trace), idle_gaps(facts)[facts.rank]
     inside = sampled.inside(gaps)
     mask = inside & chosen(sampled)
@@ -72,7 +76,26 @@ def filled(facts: RuleInput, chosen: Callable[[Frames], BoolArray]) -> Filled | 
     steps = np.unique(np.searchsorted(begin, sampled.at_ns[mask], side="right"))
     if mask.sum() < _FEWEST or len(steps) < min(_FEWEST, len(begin)):
         return None
-    share = float(mask.sum() / inside.sum())
     lines = sampled.most_common(mask)
-    spent = share * float(facts.within_steps(gaps).mean())
-    return Filled(gaps, share, spent, lines[0][0] if lines else None)
+    group = _groups(facts, gaps)
+    of_sample = group[np.searchsorted(gaps[0], sampled.at_ns[inside], side="right") - 1]
+    samples = np.bincount(of_sample, minlength=int(group.max()) + 1)
+    selected = np.bincount(of_sample[mask[inside]], minlength=len(samples))
+    kept = selected >= _MATTERS * mask.sum()
+    gaps = gaps[0][kept[group]], gaps[1][kept[group]]
+    share = float(selected[kept].sum() / samples[kept].sum())
+    return Filled(gaps, share, share * float(facts.within_steps(gaps).mean()), lines[0][0] if lines else None)
+
+
+def _groups(facts: RuleInput, gaps: Intervals) -> IntArray:
+    """Return the number of each gap's group, shape (gaps,). Gaps of a group lie between events with the same names."""
+    trace = facts.trace
+    rows = facts.of_rank(np.flatnonzero(trace.host & trace.rows("kind", *_WORK)))
+    names, keys = np.append(trace.codes("name").codes[rows], -1), []
+    for times, edges in ((trace.end_ns[rows], gaps[0]), (trace.ints("start_ns")[rows], gaps[1])):
+        order = np.argsort(times, kind="stable")
+        at = np.append(order, len(rows))[np.searchsorted(times[order], edges)]
+        beside = np.append(times, -1)[at] == edges
+        keys.append(np.where(beside, names[at], -1))  # else the step begins or ends
+    group: IntArray = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].ravel()
+    return group

@@ -22,6 +22,7 @@ from perfkit_core.trace.model.report_data import Chart, Report, Section, declare
 
 _OUTCOMES: Final[Mapping[Outcome, str]] = {
     "verified": mark("verified"),
+    "helps": mark("helps"),
     "refuted": mark("refuted"),
     "abstained": mark("inconclusive"),
 }
@@ -55,6 +56,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     count("records", "Records"),
     text("framework", "Framework"),
     count("verified", "Verified"),
+    count("helps", "Helps"),
     count("refuted", "Refuted"),
     count("abstained", "Inconclusive"),
     count("unmeasured", "Not measured"),
@@ -215,7 +217,7 @@ def by_rule(records: Sequence[Record]) -> pd.DataFrame:
     """Return a table with one row per rule and framework. Unknown values are NA.
 
     - ``rule``, ``framework``, and the number of ``records``
-    - ``verified``, ``refuted``, ``abstained``, ``unmeasured``: number of records with this outcome
+    - ``verified``, ``helps``, ``refuted``, ``abstained``, ``unmeasured``: number of records with this outcome
     - ``sign_right``: number of records whose predicted saving has the right sign
     - ``saving_error_ratio``, ``step_error_ratio``: medians of the absolute errors
     - ``covered_ratio``: share of measured savings between the predicted p10 and p90

@@ -14,7 +14,7 @@ from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray, filled
-from perfkit_core.base.language.messages import Message, Text, english, message, plural, render
+from perfkit_core.base.language.messages import Message, Text, english, mark, message, plural, render
 from perfkit_core.replay import batches
 from perfkit_core.replay.critical_path import contradiction, replay_of
 from perfkit_core.replay.graph import Graph, Replay, play
@@ -168,7 +168,9 @@ class RuleInput:
         if measured_ns is not None:  # the host may have run ahead in the steps that were not recorded
             measured_ns = max(measured_ns, round(self.typical(self.steps.stream_ns(self.replay, self.replay.graph))))
         cost = recording_cost(self.trace.meta)
-        return unprofiled(self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period))
+        return unprofiled(
+            self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period), self.preempted
+        )
 
     @property
     def preempted(self) -> float:
@@ -223,7 +225,7 @@ class RuleInput:
         if not len(rows):
             raise NotEvaluableError(
                 message("no data loading was recorded"),
-                message("use the framework's DataLoader, which records data loading"),
+                message("use the framework's DataLoader or perfkit.profile(loader, …), which record data loading"),
             )
         return rows
 
@@ -382,14 +384,18 @@ class RuleInput:
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
 
     def of_step(self, spent_ns: float) -> Message:
-        """Return ``18.4 ms of the 176 ms step``, or ``… of the 176 ms recording`` if no steps were recorded."""
+        """Return ``18.4 ms of the 176 ms step``, or ``… of the 176 ms recording`` if no steps were recorded. Times of
+        threads or of unequal steps may add up to more than the median step, and are then no part of it."""
+        if spent_ns > self.step_ns:
+            text = mark("{total:ns} per step, added over threads and steps (the median step takes {step:ns})")
+            return message(text, total=spent_ns, step=self.step_ns)
         if self.has_steps:
             return message("{part:ns} of the {step:ns} step", part=spent_ns, step=self.step_ns)
         return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
 
     def of_busy(self, spent_ns: float) -> Message:
         """Return ``18.4 ms of the 90 ms of device busy time per step``."""
-        busy = self.busy_ns
+        busy = max(self.busy_ns, spent_ns)  # of one device; several may be busy
         if self.has_steps:
             return message("{part:ns} of the {busy:ns} of device busy time per step", part=spent_ns, busy=busy)
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)

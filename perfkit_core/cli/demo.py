@@ -44,7 +44,10 @@ _BUSY: Final = 0.1
 """Minimum share of the step time lost to other processes that the output reports."""
 _WIDTH: Final = 100
 _VERDICTS: Final = {
-    "verified": mark("verified"), "refuted": mark("refuted"), "cannot tell": mark("cannot tell"),
+    "verified": mark("verified"), "helps": mark("helps"), "slower": mark("slower"), "refuted": mark("refuted"),
+    "helps, more than predicted": mark("helps, more than predicted"),
+    "helps, less than predicted": mark("helps, less than predicted"),
+    "no change within noise": mark("no change within noise"), "cannot tell": mark("cannot tell"),
 }  # fmt: skip
 
 
@@ -161,6 +164,9 @@ class _Training:
             yield say("{number}. {title}: saves {share}", number=number, title=advice.title, share=share)
             what = text.sentence(advice.candidate.what).replace(str(program.resolve()), program.name)
             yield Padding(what, (0, 0, 0, 3))
+        profiler = text.profiler_time(self.advices.base, "step")
+        if profiler is not None:
+            yield profiler
         yield message("The fix, in {program}:", program=str(self.program("change")))
         before, after = (self.program(side).read_text(encoding="utf-8").splitlines() for side in _PROGRAMS)
         for line in difflib.unified_diff(before, after, n=0):
@@ -204,8 +210,9 @@ def _table(results: Sequence[tuple[_Training, Outcome]]) -> RenderableType:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("", say("Step, before → after"), say("Predicted saving"), say("Measured saving"), say("Verdict")):
-        table.add_column(title, overflow="fold")
+    for title in ("", say("Step, before → after"), say("Predicted saving"), say("Measured saving")):
+        table.add_column(title, no_wrap=True)
+    table.add_column(say("Verdict"), overflow="fold")
     for training, outcome in results:
         measured, predicted, promise = outcome.measured, outcome.predicted, "–"
         if predicted is not None:
@@ -218,8 +225,6 @@ def _table(results: Sequence[tuple[_Training, Outcome]]) -> RenderableType:
 
 def _remarks(results: Sequence[tuple[_Training, Outcome]]) -> Iterator[Text]:
     """Yield how the table was measured, and what disturbed the measurement."""
-    from perfkit_core.measure.verify.outcome import Verdict
-
     noise = [f"{format_ratio(outcome.measured.noise)} ({training.framework})" for training, outcome in results]
     text = mark(
         "Medians of {count} processes of each program, without the profiler. Intervals: p10 to p90 predicted, 95% "
@@ -233,13 +238,7 @@ def _remarks(results: Sequence[tuple[_Training, Outcome]]) -> Iterator[Text]:
             "Other processes took {share:ratio} of the recorded step time. The step times in the table exclude it."
         )
         yield message(text, share=lost)
-    more = [
-        training.framework for training, outcome in results
-        if outcome.predicted is not None and outcome.measured.saving_low > outcome.predicted.saving_high
-    ]  # fmt: skip
-    if more:
-        yield message("{frameworks:and}: the fix saves more than predicted.", frameworks=more)
-    unsure = [training.framework for training, outcome in results if outcome.verdict is Verdict.CANNOT_TELL]
+    unsure = [training.framework for training, outcome in results if outcome.verdict.outcome == "abstained"]
     if unsure:
         text = mark("{frameworks:and}: the difference may be noise. Repeat the demo on a quieter machine.")
         yield message(text, frameworks=unsure)

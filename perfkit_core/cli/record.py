@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from perfkit_core.base.language.messages import render
-from perfkit_core.base.language.units import TIMES, counted, format_quantity
+from perfkit_core.base.language.units import counted
 from perfkit_core.base.system import packages, paths, processes
 from perfkit_core.cli import main
 from perfkit_core.cli import options as shared
@@ -304,12 +304,10 @@ def described(recorded: Recorded, processes: int, run_dir: Path) -> Iterator[str
     of = f" of {_processes(processes)}" if processes else ""
     cut = f": recording ended early, because {render(recorded.cut)}" if recorded.cut is not None else ""
     yield f"recorded {what}{of} in {run_dir}{cut}"
-    timed = recorded.timed
-    if timed is not None:
-        times = {"without": timed.unprofiled_ns, "with": timed.typical_ns(timed.recorded())}
-        known = [f"{format_quantity(ns, TIMES)} {which} the profiler" for which, ns in times.items() if ns]
-        if known:
-            yield f"a step takes {', '.join(known)}"
+    if recorded.timed is not None:
+        from perfkit_core.output.report.step_time import with_clock  # imports pandas
+
+        yield from map(render, with_clock(recorded.timed))
 
 
 def prepare(program: Program, arguments: Sequence[str]) -> None:

@@ -64,7 +64,10 @@ def verify(
     saving exceeds the difference between equal runs of the base. How much equal runs differ is stored for perfkit
     compare.
 
-    Exit codes: 0 for the verdict "verified", 1 for "refuted", 3 for "cannot tell", 2 for an invalid command or option.
+    "Verified" is said only if the saving lies in the predicted interval, else "helps".
+
+    Exit codes: 0 if the change helps, 1 for "slower" and "refuted", 3 for "no change within noise" and "cannot tell", 2
+    for an invalid command or option.
     """
     from perfkit_core.advice import experience
     from perfkit_core.base.system import failures
@@ -99,4 +102,4 @@ def verify(
     with contextlib.suppress(UsageError):
         stored = noise.of_verification(result)
     emit(outcome.report(result, stored), chosen, output)
-    return {"verified": 0, "refuted": 1}.get(result.verdict.value, 3)
+    return {"verified": 0, "helps": 0, "refuted": 1}.get(result.verdict.outcome, 3)

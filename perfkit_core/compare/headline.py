@@ -70,17 +70,19 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
     else:
         sentences.append(step_sentence(steps, result.between))
         sentences += _lost(result)
-        base, other = (trace.timed_steps.unprofiled_ns for trace in result.traces)
+        base, other = (trace.timed_steps.time(trace.timed_steps.unprofiled()) for trace in result.traces)
         if base and other:
-            if (other - base) * steps.difference < 0:
-                text = mark(
-                    "In contrast, without the profiler and waits for a processor, a step takes {other:ns} instead of "
-                    "{base:ns}."
-                )
-                sentences.append(message(text, base=base, other=other))
+            waits = None
+            if base.waits or other.waits:
+                text = mark(" ({other:ns} instead of {base:ns} without waits for a processor)")
+                waits = message(text, base=base.less_waits_ns, other=other.less_waits_ns)
+            values = {"base": base.wall_ns, "other": other.wall_ns, "waits": waits}
+            if (other.wall_ns - base.wall_ns) * steps.difference < 0:
+                text = mark("In contrast, without the profiler, a step takes {other:ns} instead of {base:ns}{waits}.")
+                sentences.append(message(text, **values))
             else:
-                text = mark("Without the profiler, a step takes {other:ns} instead of {base:ns}.")
-                hints.append(message(text, base=base, other=other))
+                text = mark("Without the profiler, a step takes {other:ns} instead of {base:ns}{waits}.")
+                hints.append(message(text, **values))
     if result.normalised is not None:
         work, unit = result.normalised.statistics, message(result.normalised.name)
         if work.difference:

@@ -14,6 +14,7 @@ from perfkit_core.plugins.manager import chosen_framework, get_plugins
 from perfkit_core.recording.schedule import step_range
 from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.recording.throughput.loop import Item, WrappedLoader
+from perfkit_core.trace.assembly.labels import input_label
 
 WINDOW: Final = (10, 19)
 _EXAMPLE: Final = 'example: perfkit.profile(loader, "runs/baseline", window=(10, 19))'
@@ -75,11 +76,18 @@ class ProfiledLoop(WrappedLoader[Item]):
             yield from self._loader
             return
         self._recording.enter()
+        steps, label = self._recording.recording, input_label(self._loader)
         try:
-            for item in self._loader:
+            steps.wait_begins(self._loader, label)
+            iterator = iter(self._loader)
+            steps.wait_begins(iterator, label)  # goes on with the wait
+            for item in iterator:
+                steps.wait_ended()
                 yield item
-                self._recording.recording.step_ended()
+                steps.step_ended()
+                steps.wait_begins(iterator, label)
         finally:  # also if the loop is left by break or an exception
+            steps.wait_ended()
             self._recording.leave()
 
 
@@ -96,7 +104,8 @@ def profile(
 
     ``for batch in perfkit.profile(loader, "runs/baseline", window=(10, 19)): train(batch)``
 
-    - ``loader``: any iterable. The result has its length and its attributes.
+    - ``loader``: any iterable. The result has its length and its attributes. The wait for each item is recorded as data
+      loading. The loaders of a framework record it themselves.
     - ``window``: the numbers of the first and the last recorded step (default 10 to 19). A step is the wait for a batch
       and the body of the loop. Steps are numbered from 0 over all loops of this process with the same ``run_dir``, so
       ``profile`` may be called in each epoch. A step in which the loop is left (``break``, an exception) is not

@@ -102,6 +102,15 @@ class StepProfiler(Protocol):
         """Stop recording, and return a function that writes the cycle. If the last step was interrupted, the cycle
         reports a partial step."""
 
+    def records_waits(self, source: Any) -> bool:
+        """Return whether the framework records the waits for the items of ``source``, a loader or an iterator."""
+
+    def begin_wait(self, label: str) -> None:
+        """Begin to record a wait for input, as data loading. ``start`` has been called."""
+
+    def end_wait(self) -> None:
+        """End the wait, unless the recording has ended since it began."""
+
     def estimate(self) -> EventEstimate:
         """Return the estimate of the events since the start."""
 
@@ -200,6 +209,7 @@ class StepRecording:
         self.most_events: int | None = None  # of a window; None is the default of the framework
         self._written_events = 0  # of this window, in cycles that have ended
         self._over, self._skip = False, -1  # whether the window has ended early; a step that is not recorded
+        self._waits = False  # whether a wait for input is being recorded
         self._checks: Checks | None = None
         self.cut: Text | None = None
         """Why the last window that had too many events ended early."""
@@ -214,7 +224,7 @@ class StepRecording:
     def forget(self) -> None:
         """End the recording without stopping the profiler."""
         if self._running:
-            self._running, self._action = False, Action.OFF
+            self._running, self._action, self._waits = False, Action.OFF, False
             self._end_checks()
             atexit.unregister(self.abort)
 
@@ -267,6 +277,29 @@ class StepRecording:
             else:
                 self._end_if_full(Ending.ENDED)
         self._enter(self._step + 1)
+
+    def wait_begins(self, source: Any, label: str) -> None:
+        """Record that the loop begins to wait, or goes on to wait, for an item of ``source``: as the framework does, or
+        else as an event with the name ``label``."""
+        if self._action is Action.RECORD:
+            self._begin_wait(source, label)
+
+    def wait_ended(self) -> None:
+        if self._waits:
+            self._end_wait()
+
+    @_guarded
+    def _begin_wait(self, source: Any, label: str) -> None:
+        if self._profiler.records_waits(source):
+            self.wait_ended()
+        elif not self._waits:
+            self._profiler.begin_wait(label)
+            self._waits = True
+
+    @_guarded
+    def _end_wait(self) -> None:
+        self._waits = False
+        self._profiler.end_wait()
 
     @_guarded
     def pause(self) -> None:

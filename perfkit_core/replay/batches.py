@@ -17,6 +17,7 @@ from perfkit_core.replay.graph import BATCH, Edges, Graph, edges
 from perfkit_core.replay.host_segments import Segments, matching
 from perfkit_core.trace.model.schema import DATALOADER, OPERATOR, RUNTIME, STEP, SYNC
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.steps.activity import loader_calls
 
 _LONG: Final = 0.5
 _LONGEST: Final = 0.9
@@ -76,9 +77,8 @@ both ``_LEAST_NS`` and the share ``_LEAST_SHARE`` of the median step time. Small
 
 
 def loads(trace: Trace) -> IntArray:
-    """Return the rows of the outermost data loader calls on the host."""
-    loading = trace.rows("kind", DATALOADER)
-    return np.flatnonzero(trace.host & loading & ~nesting.lies_in(trace.ints("parent"), loading))
+    """Return the rows of the calls of data loaders on the host."""
+    return np.flatnonzero(loader_calls(trace))
 
 
 def in_workers(trace: Trace, rows: IntArray) -> BoolArray:

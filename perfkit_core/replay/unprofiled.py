@@ -29,7 +29,7 @@ _WEIGHTS: Final = {
 _ROUNDS: Final = 3
 """Number of replays that fit the cost of an event, and as many that fit the speed. The fit is nearly linear."""
 _SPEEDS: Final = 0.25, 2.0
-"""Limits of the factor that scales host work."""
+"""Limits of the factor that scales host work, after waits for a processor have been taken out."""
 _FOLLOWS: Final = 0.5
 """The step follows the host if it changes by at least this share of the change of all host work."""
 
@@ -58,11 +58,14 @@ class Unprofiled:
         return None if self.measured_ns is None else abs(self.step_ns - self.measured_ns) / max(self.measured_ns, 1)
 
 
-def unprofiled(replay: Replay, cost: Quantity, measured_ns: int | None, step_time: StepTime) -> Unprofiled:
+def unprofiled(
+    replay: Replay, cost: Quantity, measured_ns: int | None, step_time: StepTime, lost: float = 0.0
+) -> Unprofiled:
     """Return the replay without the profiler.
 
     - ``cost``: plausible time in ns to record an operator
-    - ``measured_ns``: median time of a step without the profiler, None if unknown. ``cost.mid`` is used then"""
+    - ``measured_ns``: median time of a step without the profiler, None if unknown. ``cost.mid`` is used then
+    - ``lost``: share of the recorded steps in which the process waited for a processor; ``measured_ns`` has none"""
     weight = charges(replay)
 
     def without(event_ns: float, speed: float) -> Graph:
@@ -75,7 +78,7 @@ def unprofiled(replay: Replay, cost: Quantity, measured_ns: int | None, step_tim
     if measured_ns is not None:
         event_ns = _fitted(lambda ns: step_time(without(ns, 1.0)), measured_ns, cost.low, cost.mid)
         if event_ns in (cost.low, cost.mid):  # no cost of an event explains the measured step
-            speed = _speed(lambda factor: step_time(without(event_ns, factor)), measured_ns)
+            speed = _speed(lambda factor: step_time(without(event_ns, factor)), measured_ns, 1 - lost)
     graph = without(event_ns, speed)
     return Unprofiled(replace(replay, graph=graph), event_ns, speed, step_time(graph), measured_ns)
 
@@ -97,10 +100,11 @@ def charges(replay: Replay) -> FloatArray:
     return charge
 
 
-def _speed(step_time: Callable[[float], float], wanted_ns: int) -> float:
+def _speed(step_time: Callable[[float], float], wanted_ns: int, left: float) -> float:
     """Return the factor of all host work for which ``step_time`` is closest to ``wanted_ns``. It is 1 if the step
     follows other work, such as a loader's or a device's, because the speed of the host is then unknown."""
-    speed, same = _fitted(step_time, wanted_ns, *_SPEEDS), step_time(1.0)
+    low, high = _SPEEDS
+    speed, same = _fitted(step_time, wanted_ns, low * left, high), step_time(1.0)
     return speed if abs(step_time(speed) - same) >= _FOLLOWS * abs(speed - 1) * same else 1.0
 
 

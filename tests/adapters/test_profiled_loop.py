@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perfkit
+from perfkit_core.advice.engine import advise
 from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
 from tests.support.frameworks import Framework
@@ -113,6 +115,58 @@ def test_a_loop_inside_belongs_to_the_steps_of_the_outer_one(native: Framework, 
     assert recorded(tmp_path, native) == [(1, 3), (2, 3)]
 
 
+def test_the_wait_for_a_generator_is_input(native: Framework, work: Work, tmp_path: Path) -> None:
+    """Each step waits at least as long as the generator sleeps. Views and advice name the generator."""
+
+    def sleepy() -> Iterator[int]:
+        for item in range(8):
+            time.sleep(0.05)
+            yield item
+
+    for _ in perfkit.profile(sleepy(), tmp_path, window=(2, 6), framework=native.name):
+        work()
+    waits = summarize(tmp_path, "input_pipeline")
+    assert waits["loader"].tolist() == ["perfkit.input:sleepy"] * 5
+    assert waits["loads"].tolist() == [1] * 5
+    assert (waits["input_wait_ns"] >= 50_000_000).all()
+    assert (summarize(tmp_path, "steps")["dataloader_ns"] >= 50_000_000).all()
+    (advice,) = [advice for advice in advise(load(tmp_path)).advice if advice.rule == "loader-workers"]
+    assert str(advice.candidate.what).endswith("for the next item of sleepy.")
+
+
+def test_a_loader_within_a_generator_is_counted_once(native: Framework, work: Work, tmp_path: Path) -> None:
+    """The work of the generator is input, too. The call of the framework's loader shows how batches are made."""
+
+    def slowed() -> Iterator[int]:
+        for batch in native.loader(6, batch_size=1, num_workers=0):
+            time.sleep(0.02)
+            yield batch
+
+    for _ in perfkit.profile(slowed(), tmp_path, window=(1, 3), framework=native.name):
+        work()
+    waits = summarize(tmp_path, "input_pipeline")
+    assert waits["loads"].tolist() == [1] * 3
+    assert not waits["loader"].str.contains("perfkit").any()
+    assert (waits["input_wait_ns"] >= 20_000_000).all()
+    assert (waits["input_wait_ns"] <= waits["dur_ns"]).all()
+
+
+def test_a_window_that_ends_within_a_wait(native: Framework, work: Work, tmp_path: Path) -> None:
+    """The generator leaves the recording, which ends the wait. The loop goes on."""
+    loop: Any = None
+
+    def ending() -> Iterator[int]:
+        for item in range(5):
+            if item == 3:
+                loop._recording.recording._end_within_step()
+                loop._recording.recording.finish()
+            yield item
+
+    loop = perfkit.profile(ending(), tmp_path, window=(1, 4), framework=native.name)
+    assert len([work() for _ in loop]) == 5
+    assert recorded(tmp_path, native) == [(1, 1), (2, 1)]
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_of_the_framework(native: Framework, tmp_path: Path, workers: int) -> None:
     run = tmp_path / str(workers)
@@ -123,7 +177,9 @@ def test_a_loader_of_the_framework(native: Framework, tmp_path: Path, workers: i
     for batch in loop:
         batch + 1
     assert summarize(run, "steps")["step"].tolist() == [2, 3, 4, 5, 6]
-    assert (summarize(run, "input_pipeline")["loads"] > 0).all()
+    waits = summarize(run, "input_pipeline")
+    assert waits["loads"].tolist() == [1] * 5
+    assert not waits["loader"].str.contains("perfkit").any()
     if options:
         adds = summarize(run, "operators", by="shape")
         assert "[[2,3],[],[]]" in " ".join(map(str, adds.loc[adds["name"] == "aten::add", "shapes"]))

@@ -23,6 +23,7 @@ class Steps:
 
     def __init__(self, run_dir: Any, steps: Any, **options: Any) -> None:
         self.given, self.told, self.step = (run_dir, steps, options), [], 0
+        self.waits: list[str] = []
 
     def begin(self, step: int) -> None:
         self.told.append(f"begin {step}")
@@ -30,6 +31,12 @@ class Steps:
     def step_ended(self) -> None:
         self.step += 1
         self.told.append("step")
+
+    def wait_begins(self, source: Any, label: str) -> None:
+        self.waits.append(label)
+
+    def wait_ended(self) -> None:
+        self.waits.append("ended")
 
     def resume(self) -> None:
         self.told.append("resume")
@@ -111,10 +118,17 @@ def test_the_end_of_the_process(made: list[Steps], tmp_path: Path) -> None:
 
 
 def test_any_iterable_is_profiled(made: list[Steps], tmp_path: Path) -> None:
-    loop = perfkit.profile((number for number in "ab"), tmp_path, framework="fast")
+    def letters() -> Iterator[str]:
+        yield from "ab"
+
+    loop = perfkit.profile(letters(), tmp_path, framework="fast")
     with pytest.raises(TypeError):
         len(loop)
     assert list(loop) == ["a", "b"]
+    wait = "perfkit.input:letters"
+    assert made[0].waits == [wait, wait, "ended", wait, "ended", wait, "ended"]
+    assert list(perfkit.profile((1, 2), tmp_path / "class", framework="fast")) == [1, 2]
+    assert made[1].waits[0] == "perfkit.input:tuple"
 
 
 @pytest.mark.parametrize(

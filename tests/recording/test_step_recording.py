@@ -113,6 +113,15 @@ class NotedCalls:
     def estimate(self) -> EventEstimate:
         return EventEstimate(1, 1, 100, lambda: self.estimated)
 
+    def records_waits(self, source: Any) -> bool:
+        return isinstance(source, set)
+
+    def begin_wait(self, label: str) -> None:
+        self._note(f"wait for {label}")
+
+    def end_wait(self) -> None:
+        self._note("waited")
+
     def events(self) -> int | None:
         return self.counted
 
@@ -174,6 +183,38 @@ def begun(tmp_path: Path) -> tuple[NotedCalls, StepRecording]:
     recording = StepRecording(StepWindow(0, 0, 4, repeat=2), lambda: profiler)
     recording.begin(0)
     return profiler, recording
+
+
+def test_waits_are_recorded_in_recorded_steps(tmp_path: Path) -> None:
+    """A wait for a loader that the framework records is left to it. A wait may go on with another object."""
+    profiler = NotedCalls(tmp_path)
+    recording = StepRecording(StepWindow(0, 0, 1, repeat=1, skip_first=1), lambda: profiler)
+    recording.begin(0)
+    for source in ([], [], set(), []):
+        recording.wait_begins(source, "rows")
+        recording.wait_begins(iter(source), "rows")
+        recording.wait_ended()
+        recording.step_ended()
+    assert profiler.calls == ["start 1", "wait for rows", "waited", "stop"]
+    profiler = NotedCalls(tmp_path)
+    recording = StepRecording(StepWindow(0, 0, 1, repeat=1), lambda: profiler)
+    recording.begin(0)
+    recording.wait_begins([], "rows")
+    recording.wait_begins(set(), "rows")
+    recording.wait_ended()
+    assert profiler.calls == ["start 0", "wait for rows", "waited"]
+
+
+@pytest.mark.parametrize("fails_at", ["wait for rows", "waited"])
+def test_a_wait_that_cannot_be_recorded_ends_the_recording_only(tmp_path: Path, fails_at: str) -> None:
+    profiler = NotedCalls(tmp_path, fails_at)
+    recording = StepRecording(StepWindow(0, 0, 4, repeat=1), lambda: profiler)
+    recording.begin(0)
+    for _ in range(2):
+        recording.wait_begins([], "rows")
+        recording.wait_ended()
+        recording.step_ended()
+    assert profiler.calls[-2:] == [fails_at, "cancel"]
 
 
 def test_a_window_ends_where_the_next_step_would_not_fit(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Rule 10, loader-workers: the training process makes its batches itself, on the training thread or on another thread.
-Detected: a loader without worker processes that takes more than ``loader_share`` of the step.
+Detected: a loader without worker processes that takes more than ``loader_share`` of the step, or an iterable of
+``perfkit.profile`` for which a step waits that long. How such an iterable makes its batches is not recorded.
 Predicted: the step time if worker processes make the batches. ``--what-if loader-workers=N`` sets their number."""
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from perfkit_core.base.language.messages import Message, message, plural
 from perfkit_core.errors import UsageError
 from perfkit_core.replay.batches import in_thread, in_workers
 from perfkit_core.replay.transforms import Load, Quantity, Scale, Transform
+from perfkit_core.trace.assembly.labels import parse_input_label
 from perfkit_core.trace.model.meta import THREADS
 from perfkit_core.trace.model.schema import STEP
 
@@ -65,6 +67,19 @@ def what_if(facts: RuleInput, workers: float) -> Candidate:
         )
     times, making = {"waiting": waiting, "step": facts.step_ns}, MAKING
     what = message("Each step spends {waiting:ns} of {step:ns} on making its batch.", **times)
+    preconditions, unknown = [message("batches are made in the training process")], list[Message]()
+    name = facts.trace.codes("name")
+    sources = [parse_input_label(name.values[code]) for code in np.unique(name.codes[rows])]
+    iterables = [source for source in sources if source is not None]
+    if iterables:
+        what = message("Each step waits {waiting:ns} of {step:ns} for the next item of {names:and}.",
+                       **times, names=iterables)  # fmt: skip
+        preconditions = []
+        unknown = [message(
+            "Whether {names:and} makes its batches in the training process was not recorded. If it waits for other "
+            "processes, files or the network, the saving differs.",
+            names=iterables,
+        )]  # fmt: skip
     loads: tuple[Transform, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
@@ -85,9 +100,10 @@ def what_if(facts: RuleInput, workers: float) -> Candidate:
         transforms=(*loads, Scale(steps, contention, device=False)),
         ceiling_ns=round(facts.step_ns - least_ns),
         share_ns=round(waiting),
-        preconditions=(message("batches are made in the training process"), message("making a batch needs no device")),
+        preconditions=(*preconditions, message("making a batch needs no device")),
         assumptions=assume(host_factor=contention, handover_ns=HANDOVER_NS, making_factor=making),
         risks=(
+            *unknown,
             message("Each worker holds a copy of the dataset object and {ahead:count} batches.", ahead=_AHEAD),
             _crowding(int(workers), facts.cores),
         ),

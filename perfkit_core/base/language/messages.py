@@ -233,8 +233,8 @@ WORDS: Final = (
     "idle", "interval", "forward_backward", "tail", "overlap",
     "total time", "computation", "framework overhead", "calls into the device's runtime",
     # Words in tables of advice and of comparisons.
-    "high", "medium", "low", "none", "replay", "prior", "microbenchmark", "predicted", "verified", "refuted",
-    "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "slower, perhaps noise",
+    "high", "medium", "low", "none", "replay", "prior", "microbenchmark", "predicted", "verified", "helps",
+    "refuted", "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "slower, perhaps noise",
     "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",
     "passed", "failed", "within noise", "cannot tell",
     # What became of the events of a source.

@@ -45,7 +45,8 @@ def logged_run(profile: Profile, name: str, samples_per_step: int | None = None)
     computed = profile.compute(choose_views(dict.fromkeys((*_FIGURES, *TABLES))), ViewRequest())
     tables, steps = computed.tables, computed.tables["steps"]["step"]
     span = (f"{number}" for number in dict.fromkeys((steps.min(), steps.max()))) if len(steps) else ()
-    numbers = dict(figures(tables, computed.timed.unprofiled_ns, samples_per_step))
+    unprofiled = computed.timed.time(computed.timed.unprofiled())
+    numbers = dict(figures(tables, unprofiled.wall_ns if unprofiled else None, samples_per_step))
     return LoggedRun(
         name,
         "-".join(("steps", *span)) if len(steps) else "recording",

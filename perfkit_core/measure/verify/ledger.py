@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.measure.verify.prediction import saving_ratio
 
-Outcome = Literal["predicted", "verified", "refuted", "abstained"]
-"""``predicted``: not measured yet. ``abstained``: measured, with the result "cannot tell"."""
+Outcome = Literal["predicted", "verified", "helps", "refuted", "abstained"]
+"""``predicted``: not measured yet. ``verified``: the measured saving lies in the predicted interval. ``helps``: there
+is a saving, but outside of the interval, or nothing was predicted. ``refuted``: slower, or no saving although one was
+predicted. ``abstained``: no change within noise, or "cannot tell"."""
+
+HELPING: Final = ("verified", "helps")
+_CONCLUSIVE: Final = (*HELPING, "refuted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +89,15 @@ class Record:
 
     @property
     def judged(self) -> bool:
-        """Whether the record has both a prediction and a measurement with the verdict verified or refuted."""
-        measured = self.outcome in ("verified", "refuted") and self.saving_ratio is not None
+        """Whether the record has a prediction, and a measurement that is not inconclusive."""
+        measured = self.outcome in _CONCLUSIVE and self.saving_ratio is not None
         return measured and self.predicted_saving_ratio is not None
+
+    @property
+    def covered(self) -> bool:
+        """Whether the measured saving lies in the predicted interval."""
+        low, high = self.predicted_low_ratio, self.predicted_high_ratio
+        return low is not None and high is not None and low <= (self.saving_ratio or 0) <= high
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +105,12 @@ class Summary:
     """Statistics of a ledger. ``records = judged + unpredicted + abstained + unmeasured``."""
 
     records: int
-    judged: int  # The number of predictions that were verified or refuted.
-    unpredicted: int  # The number of results "verified" or "refuted" for changes without a prediction.
-    abstained: int  # The number of measurements with the result "cannot tell".
+    judged: int  # The number of predictions with a conclusive measurement.
+    unpredicted: int  # The number of conclusive measurements of changes without a prediction.
+    abstained: int  # The number of inconclusive measurements.
     unmeasured: int  # The number of predictions without a measurement.
     sign_right: int  # The number of judged predictions whose sign (saving or loss) was right.
-    saving_error: float | None  # Median of |Record.saving_error| over the verified predictions.
+    saving_error: float | None  # Median of |Record.saving_error| over the predictions whose change helps.
     step_error: float | None  # Median of |Record.step_error| over the judged predictions.
     covered: float | None  # Share of judged predictions whose measured saving lies between p10 and p90.
     bias: float | None  # Mean of the predicted minus the measured saving ratio over the judged predictions.
@@ -125,31 +136,34 @@ def read(path: Path) -> list[Record]:
     records = []
     for number, line in enumerate(lines, start=1):
         try:
-            records += [decode_json(line, Record)] if line.strip() else []
+            records += [_worded(decode_json(line, Record))] if line.strip() else []
         except ValueError as error:
             raise SourceError(f"{path}, line {number}: not a ledger record ({error})", "remove the line") from None
     return records
 
 
+def _worded(record: Record) -> Record:
+    """Return a record in whose outcome "verified" means that the saving lies in the predicted interval."""
+    return replace(record, outcome="helps") if record.outcome == "verified" and not record.covered else record
+
+
 def summary(records: Sequence[Record]) -> Summary:
     judged = [record for record in records if record.judged]
     outcomes = Counter(record.outcome for record in records)
-    sign_right, covered, excess = 0, [], []
+    sign_right, excess = 0, []
     for record in judged:
-        sign_right += record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted")
-        low, high = record.predicted_low_ratio, record.predicted_high_ratio
+        sign_right += (record.outcome in HELPING) == ((record.predicted_saving_ratio or 0) > 0)
         excess.append((record.predicted_saving_ratio or 0.0) - (record.saving_ratio or 0.0))
-        covered.append(low is not None and high is not None and low <= (record.saving_ratio or 0) <= high)
     return Summary(
         records=len(records),
         judged=len(judged),
-        unpredicted=outcomes["verified"] + outcomes["refuted"] - len(judged),
+        unpredicted=sum(outcomes[name] for name in _CONCLUSIVE) - len(judged),
         abstained=outcomes["abstained"],
         unmeasured=outcomes["predicted"],
         sign_right=sign_right,
-        saving_error=_median([record.saving_error for record in judged if record.outcome == "verified"]),
+        saving_error=_median([record.saving_error for record in judged if record.outcome in HELPING]),
         step_error=_median([record.step_error for record in judged]),
-        covered=float(np.mean(covered)) if judged else None,
+        covered=float(np.mean([record.covered for record in judged])) if judged else None,
         bias=float(np.mean(excess)) if judged else None,
     )
 

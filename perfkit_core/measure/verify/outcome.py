@@ -1,13 +1,15 @@
 """The outcome of a verification: the verdict, the report, and the record for the ledger. The first verdict that
 applies is taken:
 
-- verified: the change is better. The interval of the saving lies above 0, and the saving is above the noise floor.
-- refuted, worse: the same for the opposite direction. The change costs time.
-- refuted, no saving: the lower end of the predicted interval is above the noise floor and above the measured interval.
-- cannot tell: anything else. More rounds or a quieter machine may decide.
-
-A change can be verified even if its saving lies outside the predicted interval from p10 to p90 (:class:`Fit`). This
-happens to one saving in five even with perfect predictions."""
+- verified: the change helps, and the saving lies in the predicted interval from p10 to p90. It helps if the interval of
+  the saving lies above 0, and the saving is above the noise floor.
+- helps, more than predicted; helps, less than predicted: the saving lies outside of the predicted interval. This
+  happens to one saving in five even with perfect predictions.
+- helps: nothing was predicted, or something was predicted for another framework.
+- slower: the change costs time, by the same conditions in the opposite direction.
+- refuted: the lower end of the predicted interval is above the noise floor and above the measured interval.
+- no change within noise: the saving or loss is at most the noise floor.
+- cannot tell: anything else. More rounds or a quieter machine may decide."""
 
 from __future__ import annotations
 
@@ -34,8 +36,18 @@ if TYPE_CHECKING:
 
 class Verdict(Enum):
     VERIFIED = "verified"
+    MORE = "helps, more than predicted"
+    LESS = "helps, less than predicted"
+    HELPS = "helps"
+    SLOWER = "slower"
     REFUTED = "refuted"
+    SAME = "no change within noise"
     CANNOT_TELL = "cannot tell"
+
+    @property
+    def outcome(self) -> ledger.Outcome:
+        """The outcome in the ledger."""
+        return _LEDGER_OUTCOMES[self]
 
 
 class Fit(Enum):
@@ -46,11 +58,12 @@ class Fit(Enum):
 
 def verdict(result: Measured, predicted: prediction.Predicted | None = None) -> Verdict:
     if result.better:
-        return Verdict.VERIFIED
+        return Verdict.HELPS if predicted is None else _HELPS[fit(result, predicted)]
     if result.worse:
+        return Verdict.SLOWER
+    if predicted is not None and max(result.saving_high, result.noise) < predicted.saving_low:
         return Verdict.REFUTED
-    missing = predicted is not None and max(result.saving_high, result.noise) < predicted.saving_low
-    return Verdict.REFUTED if missing else Verdict.CANNOT_TELL
+    return Verdict.SAME if abs(result.saving) <= result.noise else Verdict.CANNOT_TELL
 
 
 def fit(result: Measured, predicted: prediction.Predicted) -> Fit:
@@ -70,8 +83,10 @@ def step_error(result: Measured, predicted: prediction.Predicted) -> float:
     return (1 - predicted.saving) / (1 - result.saving) - 1
 
 
+_HELPS: Final = {Fit.AS_PREDICTED: Verdict.VERIFIED, Fit.MORE: Verdict.MORE, Fit.LESS: Verdict.LESS}
 _LEDGER_OUTCOMES: Final[dict[Verdict, ledger.Outcome]] = {
-    Verdict.VERIFIED: "verified", Verdict.REFUTED: "refuted", Verdict.CANNOT_TELL: "abstained"
+    Verdict.VERIFIED: "verified", Verdict.MORE: "helps", Verdict.LESS: "helps", Verdict.HELPS: "helps",
+    Verdict.SLOWER: "refuted", Verdict.REFUTED: "refuted", Verdict.SAME: "abstained", Verdict.CANNOT_TELL: "abstained",
 }  # fmt: skip
 _LARGEST_SCRIPT: Final = 1 << 24
 
@@ -105,7 +120,10 @@ def judged(
 ) -> Outcome:
     base, change = ([run.value for run in measurements if run.side == side] for side in ("base", "change"))
     result = measured(base, change, plan.metric.higher_is_better)
-    return Outcome(plan, this_machine(), date, tuple(measurements), result, verdict(result, predicted), predicted)
+    frameworks = {name for run in measurements for name in run.frameworks}
+    applies = predicted is not None and (predicted.framework is None or frameworks <= {predicted.framework})
+    conclusion = verdict(result, predicted if applies else None)
+    return Outcome(plan, this_machine(), date, tuple(measurements), result, conclusion, predicted)
 
 
 def record(outcome: Outcome) -> ledger.Record:
@@ -116,7 +134,7 @@ def record(outcome: Outcome) -> ledger.Record:
         installed = None
     return ledger.Record(
         date=outcome.date,
-        outcome=_LEDGER_OUTCOMES[outcome.verdict],
+        outcome=outcome.verdict.outcome,
         base=plan.base,
         change=plan.change,
         base_hash=command_hash(plan.base),
@@ -211,17 +229,19 @@ def report(outcome: Outcome, stored: Mapping[str, EqualRuns] | None = None) -> R
     return Report("perfkit verify", (), tuple(sections), headline=tuple(headline), data={"verify": data})
 
 
+_REASONS: Final = {
+    Verdict.VERIFIED: ", and the saving lies in the predicted interval",
+    Verdict.REFUTED: ", and the predicted saving is larger than the measured interval and noise",
+    Verdict.SAME: "; more --rounds, or a quieter machine, may show a change",
+    Verdict.CANNOT_TELL: " may be chance; more --rounds, or a quieter machine, may decide",
+}
+
+
 def _headline(outcome: Outcome) -> Iterator[str]:
     result = outcome.measured
     show = format_duration if outcome.plan.metric.is_step_time else format_count
     medians = f"{show(result.base)} → {show(result.change)}"
-    if outcome.verdict is Verdict.CANNOT_TELL:
-        yield f"Cannot tell: {medians} may be chance; more --rounds, or a quieter machine, may decide."
-    elif outcome.verdict is Verdict.REFUTED and not result.worse:
-        yield f"Refuted: the saving is smaller than predicted, {medians}."
-    else:
-        better = "better" if outcome.verdict is Verdict.VERIFIED else "worse"
-        yield f"{outcome.verdict.value.capitalize()}: the change is {better}, {medians}."
+    yield f"{outcome.verdict.value.capitalize()}: {medians}{_REASONS.get(outcome.verdict, '')}."
     low, high = format_ratio(result.saving_low), format_ratio(result.saving_high)
     yield (
         f"Saving: {format_ratio(result.saving)} ({format_ratio(LEVEL)} interval {low} to {high}). Noise floor: "

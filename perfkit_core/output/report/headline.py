@@ -10,12 +10,12 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message, plural, worded
 from perfkit_core.base.language.units import format_ratio
+from perfkit_core.output.report.step_time import step_time
 from perfkit_core.output.report.verdict import verdict
 from perfkit_core.trace.model.meta import EDGES, spelled
 from perfkit_core.trace.model.serving_step import CAPTURE, DECODE, DENOISE, MIXED, PREFILL
+from perfkit_core.trace.model.timed_steps import TimedSteps
 
-_MANY_STEPS: Final = 10
-"""Minimum number of steps for which the 10th and 90th percentile are given instead of the minimum and maximum."""
 _MIN_SHARE: Final = 0.01
 _CATEGORY_NAMES: Final = {
     "device_compute": mark("device compute"),
@@ -29,38 +29,17 @@ _CATEGORY_NAMES: Final = {
 }
 
 
-def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
+def headline(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None = None) -> tuple[Message, ...]:
     """Return the verdict, and sentences on the step time; for an inference server, sentences on its steps. ``tables``
     contains the tables of the views ``steps``, ``partition``, ``model``, ``device``, ``operators`` and ``serving``, as
-    far as they are known."""
+    far as they are known. ``timed``: the steps that a clock timed."""
     served = tuple(serving_sentences(tables.get(SERVING)))
-    return served or (*verdict(tables), *_steps(tables))
+    return served or (*verdict(tables), *_steps(tables, timed))
 
 
-def step_time(steps: pd.DataFrame | None) -> Iterator[Message]:
-    """Yield a sentence on the durations of the steps, from the table of the view steps."""
-    if steps is None or steps.empty:
-        return
-    times = steps["dur_ns"].astype("float64")
-    ranks = steps["rank"].nunique() if "rank" in steps else 1
-    of_ranks = message(" of {count} ranks", count=ranks) if ranks > 1 else None
-    values = {"median": times.median(), "count": len(times), "ranks": of_ranks, "most": times.max()}
-    if len(times) == 1:
-        yield message("The only recorded step took {time:ns}.", time=times.iloc[0])
-    elif len(times) < _MANY_STEPS:
-        text = mark("The median of {count} step times{ranks} is {median:ns}. The steps took {least:ns} to {most:ns}.")
-        yield message(text, **values, least=times.min())
-    else:
-        text = mark(
-            "The median of {count} step times{ranks} is {median:ns}. 80% of the steps took {low:ns} to {high:ns}. The "
-            "slowest step took {most:ns}."
-        )
-        yield message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))
-
-
-def _steps(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
+def _steps(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None) -> tuple[Message, ...]:
     partition, model = tables.get("partition"), tables.get("model")
-    sentences = [*step_time(tables.get("steps"))]
+    sentences = [*step_time(tables.get("steps"), timed)]
     if not sentences:
         return ()
     parts: dict[str, float] = {}

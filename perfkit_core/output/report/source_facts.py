@@ -76,23 +76,26 @@ def facts(meta: TraceMeta) -> dict[str, Fact]:
 
 def _timed(timed: TimedSteps) -> dict[str, Fact]:
     """Return facts about the steps that a clock timed: what recording added to a step, and what other processes did."""
-    usual_ns, recorded_ns = timed.unprofiled_ns, timed.typical_ns(timed.recorded())
+    usual, recorded = timed.time(timed.unprofiled()), timed.time(timed.recorded())
     entries = {}
     if timed.preempted > NOTABLE:
         value = say("{share:ratio} of the recorded time", share=timed.preempted)
         entries[mark("Waits for a processor")] = Fact(value, say("waits for a processor: {value}", value=value))
-    if usual_ns and recorded_ns:
-        share = recorded_ns / usual_ns - 1
+    if usual is None or not usual.wall_ns:
+        return entries
+    value = say("{time:ns}", time=usual.wall_ns)
+    if recorded is not None and recorded.wall_ns:
+        waits = usual.waits or recorded.waits
+        share = recorded.wall_ns / usual.wall_ns - 1
+        if waits:
+            share = recorded.less_waits_ns / max(usual.less_waits_ns, 1) - 1
         how = message("recording adds {share:ratio}", share=share)
         if share < 0:
             how = message("recorded steps are {share:ratio} shorter", share=-share)
-        if entries:
-            how = message("without such waits, {how}", how=how)
-        value = say("{time:ns} ({how})", time=usual_ns, how=how)
-        entries[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
-    elif usual_ns:
-        value = say("{time:ns}", time=usual_ns)
-        entries[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
+        if waits:
+            how = message("{time:ns} without such waits, {how}", time=usual.less_waits_ns, how=how)
+        value = say("{time:ns} ({how})", time=usual.wall_ns, how=how)
+    entries[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
     return entries
 
 

@@ -14,7 +14,7 @@ from perfkit_core.base.system.paths import readable
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.output.report import headline, source_facts
 from perfkit_core.output.report.display import DEPTH, Display, check, displayed
-from perfkit_core.output.report.headline import step_time
+from perfkit_core.output.report.step_time import step_time
 from perfkit_core.output.report.verdict import VIEWS, verdict
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
@@ -128,7 +128,7 @@ def summary_report(
         limit = tuple(verdict(computed.tables))
         if limit and may_lack_work(computed.quality):
             limit = (message("No verdict: events that were not interpreted or assigned may be device work."),)
-        sentences = served or (*limit, *step_time(computed.tables["steps"]))
+        sentences = served or (*limit, *step_time(computed.tables["steps"], computed.timed))
         if computed.tables["operators"].empty:
             memory = choose_views(_OF_MEMORY)
             of_memory = profile.compute(memory, computed.request)

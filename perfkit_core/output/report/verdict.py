@@ -20,6 +20,7 @@ from perfkit_core.causes.segments import (
     TAIL,
     UNLAUNCHED,
 )
+from perfkit_core.output.report.step_time import equal
 
 DEPTH: Final = "depth"
 VIEWS: Final = ("causes", "partition", "device", "operators", "steps")
@@ -31,20 +32,20 @@ _NAMED: Final = 0.25
 _MOST_NAMES: Final = 2
 
 _PARTS: Final = {
-    COMPUTE: mark("devices compute for {share:ratio} of {whole} ({time:ns})"),
-    COMMUNICATION: mark("devices only communicate for {share:ratio} of {whole} ({time:ns})"),
-    COPY: mark("devices only copy data for {share:ratio} of {whole} ({time:ns})"),
-    HOST: mark("devices are idle for {share:ratio} of {whole} ({time:ns}), until the host launches the next work"),
-    LATENCY: mark("for {share:ratio} of {whole} ({time:ns}), devices are about to start work that was launched"),
-    IN_FLIGHT: mark("for {share:ratio} of {whole} ({time:ns}), launched work does not start, and no event shows why"),
-    UNLAUNCHED: mark("for {share:ratio} of {whole} ({time:ns}), the next device work has no recorded launch"),
-    TAIL: mark("for {share:ratio} of {whole} ({time:ns}), no device work follows"),
+    COMPUTE: mark("devices compute for {share:ratio} of {whole}{time}"),
+    COMMUNICATION: mark("devices only communicate for {share:ratio} of {whole}{time}"),
+    COPY: mark("devices only copy data for {share:ratio} of {whole}{time}"),
+    HOST: mark("devices are idle for {share:ratio} of {whole}{time}, until the host launches the next work"),
+    LATENCY: mark("for {share:ratio} of {whole}{time}, devices are about to start work that was launched"),
+    IN_FLIGHT: mark("for {share:ratio} of {whole}{time}, launched work does not start, and no event shows why"),
+    UNLAUNCHED: mark("for {share:ratio} of {whole}{time}, the next device work has no recorded launch"),
+    TAIL: mark("for {share:ratio} of {whole}{time}, no device work follows"),
 }
 _ON_HOST: Final = {
-    COMPUTE: mark("operators compute for {share:ratio} of {whole} ({time:ns})"),
-    COMMUNICATION: mark("operators communicate for {share:ratio} of {whole} ({time:ns})"),
-    HOST: mark("no operator runs for {share:ratio} of {whole} ({time:ns})"),
-    TAIL: mark("nothing was recorded for {share:ratio} of {whole} ({time:ns})"),
+    COMPUTE: mark("operators compute for {share:ratio} of {whole}{time}"),
+    COMMUNICATION: mark("operators communicate for {share:ratio} of {whole}{time}"),
+    HOST: mark("no operator runs for {share:ratio} of {whole}{time}"),
+    TAIL: mark("nothing was recorded for {share:ratio} of {whole}{time}"),
 }
 _LIMITS: Final = {
     COMPUTE: mark("Device-bound"), COMMUNICATION: mark("Communication-bound"), COPY: mark("Copy-bound"),
@@ -76,8 +77,9 @@ def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
         yield message(text, share=float(busy))
         return
     on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
-    if steps is not None and count:
-        whole_ns = float(steps["dur_ns"].mean())
+    if steps is not None and count:  # the step time of a screen is the median
+        durations = steps["dur_ns"].astype("float64")
+        whole_ns = float(durations.mean()) if equal(durations) else None
     else:
         working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
         whole_ns = float(causes.loc[causes[DEPTH] == 0, "total_ns"].sum()) / working
@@ -102,15 +104,17 @@ def _complete_steps(partition: pd.DataFrame | None, steps: int) -> int:
     return int(partition["steps"].max()) if "steps" in partition else steps
 
 
-def _account(causes: pd.DataFrame, whole: Message, whole_ns: float, on_device: bool) -> Iterator[Message]:
-    """Yield a sentence on the largest part of the account, which limits the steps, and on the second one."""
+def _account(causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_device: bool) -> Iterator[Message]:
+    """Yield a sentence on the largest part of the account, which limits the steps, and on the second one. ``whole_ns``:
+    the time of a step or of the recording, None if the steps are so unequal that a mean says little."""
     top = causes[causes[DEPTH] == 0].sort_values("ratio", ascending=False, kind="stable")
     large = top[(top["ratio"] >= _SECOND) | (top.index == top.index[0])].head(2)
     for number, (position, row) in enumerate(large.iterrows()):
         word, share = row["cause"], float(row["ratio"])
         below = _below(causes, int(str(position)))
         template = (_PARTS if on_device else _ON_HOST)[word]
-        part = message(template, share=share, whole=whole, time=share * whole_ns)
+        time = None if whole_ns is None else message(" ({time:ns})", time=share * whole_ns)
+        part = message(template, share=share, whole=whole, time=time)
         names, named = _names(below if word == HOST else below[below[DEPTH] == 1], share)
         said = part if not names else message(_MOSTLY if named >= share / 2 else _PARTLY, part=part, names=names)
         if number:

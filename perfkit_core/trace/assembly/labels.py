@@ -1,4 +1,4 @@
-"""Labels and descriptions that adapters add to a recording, for layers and for collectives.
+"""Labels and descriptions that perfkit adds to a recording, for layers, for collectives and for waits for input.
 
 Layers: ``annotate`` adds two kinds of events. Special characters in their names are quoted as in URLs.
 
@@ -11,6 +11,9 @@ Collectives: if the framework does not record a collective, the adapter adds an 
 ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name, number of elements, their type,
 group, members, group size, and ``host`` or ``device``. Labels of sends, receives and all_to_all have three more fields:
 peer, received elements, and received rows. Unknown fields are empty.
+
+Waits for input: ``perfkit.input:batches`` spans a wait of ``perfkit.profile`` for the next item of ``batches``, the
+name of a generator or the class of a loader.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ _NODE: Final = re.compile(r"(.+?)(?:\*(\d{1,6}))?")
 _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
 _COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d{0,18}):(\w*):(\w*):(\w*):(\d{0,18}):"
                                      r"(host|device)(?::(\d{0,18}):(\d{0,18}):(\d{0,18}))?")  # fmt: skip
+_INPUT_PREFIX: Final = "perfkit.input:"
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d{1,4})")
 _FEW: Final = 64
 """If at most ``1 / _FEW`` of the rows are replaced, copying the unchanged rows in slices is faster than a mask."""
@@ -99,6 +103,16 @@ def parse_collective_label(name: str) -> Collective | None:
     return Collective(
         kind, group or None, members or None, group_size, count, dtype or None, None, on, peer, None, received, rows
     )
+
+
+def input_label(loader: object) -> str:
+    name = getattr(loader, "__name__", None)
+    return _INPUT_PREFIX + quote(name if isinstance(name, str) else type(loader).__name__, safe="<>")
+
+
+def parse_input_label(name: str) -> str | None:
+    """Return the name of the iterable for which ``perfkit.profile`` waits in an event, or None for other events."""
+    return unquote(name.removeprefix(_INPUT_PREFIX)) if name.startswith(_INPUT_PREFIX) else None
 
 
 def with_labels(recorded: RecordedEvents) -> RecordedEvents:

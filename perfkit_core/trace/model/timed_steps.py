@@ -46,6 +46,21 @@ class TimedStep(msgspec.Struct, frozen=True, array_like=True):
     process_ns: Int64 | None = None
 
 
+class StepTime(msgspec.Struct, frozen=True):
+    """The time of a step, as medians over some steps. These are all kinds of step times that perfkit shows:
+
+    - ``wall_ns``: from the start of a step to the start of the next, as a clock on the wall shows it
+    - ``less_waits_ns``: the same, without the time that was lost to other processes. Predictions start from it."""
+
+    wall_ns: int
+    less_waits_ns: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether a notable part of the step is lost to other processes."""
+        return self.wall_ns - self.less_waits_ns > NOTABLE * self.wall_ns
+
+
 class TimedSteps(msgspec.Struct, frozen=True):
     """The timed steps of one process, the number of the training's first step, and the number of processors that the
     process may use (0 if unknown)."""
@@ -82,9 +97,16 @@ class TimedSteps(msgspec.Struct, frozen=True):
         means = [statistics.mean(times[at : at + period]) for at in range(0, len(times) - period + 1, period)]
         return round(statistics.median(means or times)) if times else None
 
+    def time(self, steps: Sequence[TimedStep]) -> StepTime | None:
+        """Return the time of a step of those that :meth:`unprofiled` or :meth:`recorded` returns, None without any."""
+        less_waits_ns = self.typical_ns(steps)
+        if less_waits_ns is None:
+            return None
+        return StepTime(round(statistics.median(step.wall_ns for step in steps)), less_waits_ns)
+
     @property
     def unprofiled_ns(self) -> int | None:
-        """The median time of a step without a profiler, None if no such step was timed."""
+        """The median time of a step without a profiler and without waits, None if no such step was timed."""
         return self.typical_ns(self.unprofiled())
 
     def recorded(self) -> tuple[TimedStep, ...]:

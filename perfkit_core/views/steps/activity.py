@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.base.algorithms import groupby, intervals
+from perfkit_core.base.algorithms import groupby, intervals, nesting
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.base.algorithms.intervals import Intervals
+from perfkit_core.trace.assembly.labels import parse_input_label
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.collective import HOST
@@ -78,6 +79,22 @@ def activities(trace: Trace) -> Activities:
     blocking = trace.host & (trace.rows("kind", schema.COMMUNICATION) | talk.calls)
     blocking &= ~marked(trace, labels.index[asynchronous].to_numpy(np.int64))
     return Activities(computing, talk.device | talk.host, blocking, copies, loading, host, on_device)
+
+
+def loader_calls(trace: Trace) -> BoolArray:
+    """Return the mask of the calls of data loaders on the host, shape (rows,). Of nested calls, only the outermost
+    counts. A wait of ``perfkit.profile`` in which a framework's loader is called does not count, but that call does."""
+    parent, names = trace.ints("parent"), trace.codes("name")
+    loading = trace.host & trace.rows("kind", DATALOADER)
+    labelled = np.array([parse_input_label(name) is not None for name in names.values], np.bool_)
+    waits = loading & names.lookup(labelled, False)
+    loaders = loading & ~waits
+    loaders &= ~nesting.lies_in(parent, loaders)
+    around = nesting.nearest_above(parent, waits)[loaders]
+    waits &= ~nesting.lies_in(parent, loading)
+    waits[around[around >= 0]] = False
+    mask: BoolArray = loaders | waits
+    return mask
 
 
 def has_device_work(trace: Trace) -> bool:

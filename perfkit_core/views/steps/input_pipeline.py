@@ -3,6 +3,7 @@
 - Input wait: the time that the step's thread spends in the data loader, even while a device works. (The view
   ``partition`` counts it only while no device works.)
 - Loader: the recorded name, which shows whether the loader uses worker processes. Profilers do not record the workers.
+  ``perfkit.profile`` records the waits for other iterables, such as ``perfkit.input:batches`` of a generator.
 - Copies: host-to-device copies launched in the step. The hidden part is the time during which a device computes.
 """
 
@@ -11,14 +12,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.base.algorithms import arrays, groupby, intervals, nesting
+from perfkit_core.base.algorithms import arrays, groupby, intervals
 from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
 from perfkit_core.trace.model.columns import count, duration, share, size, text
 from perfkit_core.trace.model.schema import MEMCPY
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.steps.activity import activities
+from perfkit_core.views.steps.activity import activities, loader_calls
 from perfkit_core.views.steps.step_rows import OF_STEP, chosen_steps, position, step_frame, step_rows
 
 
@@ -26,7 +27,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per step, with :data:`COLUMNS`. Loader columns are NA if no loader was recorded. ``copied_bytes``
     is NA if the step has copies but none has a recorded size."""
     steps, acts = chosen_steps(trace, request), activities(trace)
-    loads = acts.loading & ~nesting.lies_in(trace.ints("parent"), acts.loading)
+    loads = acts.loading & loader_calls(trace)
     kinds = trace.codes("copy_kind")
     to_device = kinds.lookup(np.array([kind.startswith("HtoD") for kind in kinds.values], np.bool_), False)
     copies = trace.rows("kind", MEMCPY) & to_device
@@ -40,9 +41,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     names: list[list[str]] = [[] for _ in range(steps_count)]
     for at, code in np.unique(np.stack([step, name.codes[rows]]), axis=1).T.tolist():
         names[at].append(name.values[code])
+    number = np.bincount(step, minlength=steps_count).astype(np.int64)
+    rows, step = _in_step(trace, steps, acts.loading)
     wait = intervals.union_length_by(step, steps_count, start[rows], end[rows])
     unknown = np.full(steps_count, not loads.any())
-    number = np.bincount(step, minlength=steps_count).astype(np.int64)
     result["loader"] = pd.Series([", ".join(sorted(loaders)) or pd.NA for loaders in names], dtype=object)
     result["loads"] = pd.arrays.IntegerArray(number, unknown)
     result["input_wait_ns"] = pd.arrays.IntegerArray(wait, unknown)

@@ -24,14 +24,15 @@ FIFTH = Predicted(base_ns=1000, p10_ns=700, p50_ns=800, p90_ns=900)
 @pytest.mark.parametrize(
     ("runs", "alone", "predicted"),
     [
-        (made(0.2, 0.1, 0.3), Verdict.VERIFIED, Verdict.VERIFIED),
-        (made(0.05, 0.02, 0.08), Verdict.VERIFIED, Verdict.VERIFIED),  # better, but less than predicted
-        (made(-0.1, -0.2, -0.05), Verdict.REFUTED, Verdict.REFUTED),
+        (made(0.2, 0.1, 0.3), Verdict.HELPS, Verdict.VERIFIED),
+        (made(0.05, 0.02, 0.08), Verdict.HELPS, Verdict.LESS),
+        (made(0.35, 0.3, 0.4), Verdict.HELPS, Verdict.MORE),
+        (made(-0.1, -0.2, -0.05), Verdict.SLOWER, Verdict.SLOWER),
         (made(0.05, -0.05, 0.15), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # the interval contains the predicted 10 %
-        (made(0.05, 0.02, 0.08, noise=0.06), Verdict.CANNOT_TELL, Verdict.REFUTED),  # the interval excludes 10 %
-        (made(0.05, 0.02, 0.08, noise=0.12), Verdict.CANNOT_TELL, Verdict.CANNOT_TELL),  # the noise exceeds 10 %
-        (made(-0.05, -0.08, -0.02, noise=0.06), Verdict.CANNOT_TELL, Verdict.REFUTED),
-        (made(0.0, 0.0, 0.0, noise=0.0), Verdict.CANNOT_TELL, Verdict.REFUTED),
+        (made(0.05, 0.02, 0.08, noise=0.06), Verdict.SAME, Verdict.REFUTED),  # the interval excludes 10 %
+        (made(0.05, 0.02, 0.08, noise=0.12), Verdict.SAME, Verdict.SAME),  # the noise exceeds 10 %
+        (made(-0.05, -0.08, -0.02, noise=0.06), Verdict.SAME, Verdict.REFUTED),
+        (made(0.0, 0.0, 0.0, noise=0.0), Verdict.SAME, Verdict.REFUTED),
     ],
 )
 def test_verdicts(runs: Measured, alone: Verdict, predicted: Verdict) -> None:

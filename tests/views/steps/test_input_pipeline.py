@@ -39,6 +39,20 @@ def test_wait_and_copies_of_each_step() -> None:
     })  # fmt: skip
 
 
+def test_a_loader_in_a_wait_of_a_profiled_loop_counts_as_the_call() -> None:
+    """The wait of 300 ns holds a loader's call of 100 ns. A wait without a loader is the call."""
+    step, other = host("step 0", "step", 0, 1000, step=0), host("step 1", "step", 1000, 1000, step=1)
+    wait = host("perfkit.input:batches", "dataloader", 0, 300, phase="dataloader")
+    table = view_table("input_pipeline", trace([
+        step, wait, host(LOADER, "dataloader", 100, 100, phase="dataloader"), host("mm", "operator", 400, 10),
+        other, host("perfkit.input:batches", "dataloader", 1000, 200, phase="dataloader"),
+        host("mm", "operator", 1400, 10),
+    ]))  # fmt: skip
+    assert table["loader"].tolist() == [LOADER, "perfkit.input:batches"]
+    assert table["loads"].tolist() == [1, 1]
+    assert table["input_wait_ns"].tolist() == [300, 200]
+
+
 def test_an_empty_table_is_explained() -> None:
     steps_only = trace([ROWS[0], host("mm", "operator", 10, 10)])
     assert view_table("input_pipeline", steps_only).empty

@@ -1,0 +1,138 @@
+"""Sentences on the time of a step: which step times they say, and that no part is larger than its whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from perfkit_core.advice.engine import advise
+from perfkit_core.base.language.messages import Message, english
+from perfkit_core.output.report.headline import headline
+from perfkit_core.output.report.source_facts import source
+from perfkit_core.output.report.step_time import step_time, with_clock
+from perfkit_core.output.report.summary import choose_views, summary_report
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.model.trace import Trace
+from tests.support.side_facts import with_clock as clocked
+from tests.support.small_trace import small_trace
+
+MS = 1_000_000
+
+
+def timed(usual_ms: float, recorded_ms: float, waited: float = 0.0) -> TimedSteps:
+    """Return three steps before the recorded one, and the recorded one, with the share ``waited`` lost to others."""
+
+    def step(number: int, recorded: bool, ms: float) -> TimedStep:
+        wall = round(ms * MS)
+        return TimedStep(number, recorded, wall, waited_ns=round(waited * wall), process_ns=round((1 - waited) * wall))
+
+    return TimedSteps((*(step(at, False, usual_ms) for at in range(3, 6)), step(6, True, recorded_ms)), 0, 1)
+
+
+def said(messages: Iterator[Message]) -> list[str]:
+    return [english(text) for text in messages]
+
+
+def test_a_step_takes_what_the_clock_on_the_wall_shows() -> None:
+    assert said(with_clock(timed(63.3, 162))) == ["A step takes 63.3 ms; recording made it 162 ms."]
+    assert said(with_clock(timed(60, 160, 0.25))) == [
+        "A step takes 60.0 ms; recording made it 160 ms.",
+        "Without waits for a processor, these are 45.0 ms and 120 ms.",
+    ]
+    assert said(with_clock(TimedSteps())) == []
+    assert said(with_clock(TimedSteps((TimedStep(1, True, MS),)))) == ["A recorded step takes 1.00 ms."]
+    assert said(with_clock(TimedSteps((TimedStep(1, False, MS),)))) == ["A step takes 1.00 ms without the profiler."]
+
+
+def test_all_screens_say_the_same_step_time() -> None:
+    """The source line, the summary and the page have the wall time of a step and name its time without waits."""
+    trace = clocked(small_trace(), {"-": timed(60, 160, 0.25)})
+    fact = source(trace).facts["Unprofiled step"].value
+    assert fact == "60.0 ms (45.0 ms without such waits, recording adds 167%)"
+    brief = summary_report(trace, choose_views(["overview"]), ViewRequest(), brief=True)
+    assert "A step takes 60.0 ms; recording made it 9.00 ms." in [*map(english, brief.headline)]
+    steps = pd.DataFrame({"step": [1], "dur_ns": [9 * MS]})
+    assert "A step takes 60.0 ms; recording made it 9.00 ms." in said(iter(headline({"steps": steps}, timed(60, 160))))
+
+
+def table(**columns: list[int | None]) -> pd.DataFrame:
+    """Return a table of the view steps, with times in ms."""
+    return pd.DataFrame({
+        "step": list(range(len(columns["dur"]))),
+        **{f"{name}_ns": pd.array([None if ms is None else ms * MS for ms in values], "Int64")
+           for name, values in columns.items()},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        (table(dur=[10, 10, 10, 10, 11]), ""),
+        (table(dur=[10, 10, 10, 10, 60], dataloader=[1, 1, 1, 1, 50]),
+         "Their mean is 20.0 ms: 1 of 5 steps is long (step 4: 60.0 ms), and most of its additional time is in data "
+         "loading."),
+        (table(dur=[10, 40, 10, 10, 60], dataloader=[1, 1, 1, 1, 2]),
+         "Their mean is 26.0 ms: 2 of 5 steps are long (step 4: 60.0 ms, step 1: 40.0 ms), and most of their "
+         "additional time is outside of all recorded phases."),
+        (table(dur=[1, 10, 1, 10, 10]), "Their mean is 6.40 ms: 2 of 5 steps are much shorter."),
+    ],
+)  # fmt: skip
+def test_steps_whose_mean_is_not_their_median_are_explained(steps: pd.DataFrame, sentence: str) -> None:
+    assert said(step_time(steps))[1:] == ([sentence] if sentence else [])
+
+
+def test_a_share_of_unequal_steps_has_no_time_per_step() -> None:
+    """A wait of 39 ms in one of four steps is 9.75 ms per step on average, but the median step takes 10 ms."""
+    partition = pd.DataFrame({
+        "category": ["compute", "idle"], "ratio": [0.43, 0.57], "total_ns": [30 * MS, 39 * MS],
+        "avg_ns": [7_500_000, 9_750_000],
+    })  # fmt: skip
+    (first, *_) = said(iter(headline({"partition": partition, "steps": table(dur=[10, 10, 10, 39])})))
+    assert first.startswith("Overhead-bound: for 57% of the step time, no operator runs")
+    (first, *_) = said(iter(headline({"partition": partition, "steps": table(dur=[17, 17, 17, 18])})))
+    assert "for 57% of the step time (9.75 ms per step)" in first
+
+
+def values(text: object) -> Iterator[dict[str, object]]:
+    if isinstance(text, Message):
+        yield text.values
+        for value in text.values.values():
+            yield from values(value)
+    elif isinstance(text, tuple):
+        for part in text:
+            yield from values(part)
+
+
+def check(trace: Trace) -> int:
+    """Check the sentences of the first screen and of the advice on a trace. Return the number of parts with a whole."""
+    report = summary_report(trace, choose_views(["partition", "model"]), ViewRequest(), brief=True)
+    advice = [item.candidate.what for item in advise(trace).advice]
+    count = 0
+    for named in (named for text in (*report.headline, *advice) for named in values(text)):
+        wholes = [named[name] for name in ("step", "recording", "busy") if name in named]
+        limits = {"part": wholes, "waiting": wholes, "share": [1 + 1e-9], "ratio": [1 + 1e-9]}
+        for name, whole in limits.items():
+            part = named.get(name)
+            if isinstance(part, (int, float)) and whole:
+                count += 1
+                assert part <= max(whole), named  # type: ignore[type-var]
+    return count
+
+
+def test_no_part_is_larger_than_its_whole_in_torch(torch_file: Path) -> None:
+    check(load(torch_file))
+
+
+def test_no_part_is_larger_than_its_whole_in_paddle(paddle_file: Path) -> None:
+    check(load(paddle_file))
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.pb"])
+def test_parts_are_checked(name: str) -> None:
+    """Without this test, sentences without numbers would pass."""
+    assert check(load(Path(__file__).parents[2] / "data" / name))
