@@ -18,10 +18,7 @@ import pytest
 import perfkit
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
-from perfkit_core.integrations.trackers.mlflow import MlflowTracker, to_mlflow
-from perfkit_core.integrations.trackers.tensorboard import to_tensorboard
-from perfkit_core.integrations.trackers.tracker import Tracker, logged_run
-from perfkit_core.integrations.trackers.wandb import to_wandb
+from perfkit_core.integrations.trackers import MlflowTracker, Tracker, logged_run, to_mlflow, to_tensorboard, to_wandb
 from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.trace.storage.store import write_cycle
@@ -234,7 +231,7 @@ class Failing(Tracker):
     """A tracker that fails before or after the cycle is written."""
 
     def __init__(self, where: str) -> None:
-        super().__init__("json", "json", None)
+        super().__init__("json", None)
         self.where = where
 
     def active(self) -> Any:
@@ -257,7 +254,7 @@ def test_an_error_of_a_tracker_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
 
 class Collecting(Tracker):
     def __init__(self) -> None:
-        super().__init__("json", "json", None)
+        super().__init__("json", None)
         self.logged: list[tuple[str, Any]] = []
         self.threads: list[str] = []
 
@@ -300,7 +297,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.parametrize("samples", [0, -1, 2.5, "3"])
 def test_wrong_numbers_of_samples_are_refused(samples: Any) -> None:
     with pytest.raises(UsageError, match="give a whole number of 1 or more"):
-        MlflowTracker("json", "json", samples)
+        MlflowTracker("json", samples)
 
 
 def test_the_command_logs_with_mlflow(mlflow: Any, run: Path, command: Command) -> None:
