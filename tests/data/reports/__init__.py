@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.data.reports.formats import Content, write
 
-MODULES: Final = ("times", "lost_records", "writers", "processes")
+MODULES: Final = ("times", "lost_records", "processes")
 
 
 def files() -> Mapping[str, Content]:
