@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from perfkit_core.trace.model.meta import NO_DEVICE, PROCESSES_MIXED, UNKNOWN_EV
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
+from tests.support.paths import DATA
 from tests.support.scanned import both
 from tests.support.tables import check_events
 
@@ -153,6 +155,18 @@ def test_ranks_in_the_ids_of_processes_are_read(
     assert {pid for _, pid in callers(trace)} == {83}
     assert account.total(trace.account) == len(events)
     assert not both(path)
+
+
+def test_ranks_in_a_file_of_paddle_are_read(tmp_path: Path) -> None:
+    whole = load(DATA / "paddle-mlp.json.gz")
+    content = json.loads(gzip.decompress((DATA / "paddle-mlp.json.gz").read_bytes()))
+    events = [one for one in content["traceEvents"] if one]
+    content["traceEvents"] = [one | {"pid": f"rank {rank} pid {one['pid']}"} for rank in (0, 1) for one in events]
+    found = load(raw(tmp_path / "t.json", json.dumps(content).encode()))
+    assert found.meta.ranks == (0, 1)
+    assert found.events["rank"].to_pylist() == [0] * len(whole) + [1] * len(whole)
+    assert sorted(found.events["name"].to_pylist()) == sorted(whole.events["name"].to_pylist() * 2)
+    assert set(found.events["pid"].to_pylist()) == set(whole.events["pid"].to_pylist())
 
 
 @pytest.mark.parametrize("prefix", ["python3 ", "node7.example ", "GPU 0 "])

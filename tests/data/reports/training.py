@@ -96,25 +96,3 @@ def changed(events: Events, chosen: Any, **values: Any) -> Events:
 def shifted(events: Events, chosen: Any, by_us: float) -> Events:
     """Return the events, with another start for those for which ``chosen(event)`` is true."""
     return [event | {"ts": event["ts"] + by_us} if chosen(event) else event for event in events]
-
-
-Call = tuple[str, dict[str, Any], "list[Call]"]
-"""An operator: its name, its arguments, and the operators that it calls."""
-
-
-def call(name: str, *inside: Call, **args: Any) -> Call:
-    """Return an operator that calls the operators ``inside``."""
-    return name, args, list(inside)
-
-
-def spans(calls: Iterable[Call], at: float = 0.0, cat: str = "cpu_op", leaf_us: float = 8.0) -> Events:
-    """Return the events of operators, one after the other, with 1 µs between the begin of two. An operator that calls
-    no other takes ``leaf_us``."""
-    events: Events = []
-    for name, args, inside in calls:
-        inner = spans(inside, at + 1, cat, leaf_us)
-        end = inner[-1]["ts"] + inner[-1]["dur"] + 1 if inner else at + leaf_us
-        end = max([end, *(event["ts"] + event["dur"] + 1 for event in inner)])
-        events += [span(cat, name, at, end - at, **args), *inner]
-        at = end + 1
-    return events
