@@ -51,7 +51,8 @@ STREAM_4 = {"ph": "M", "name": "thread_name", "pid": 800, "tid": 4, "args": {"na
 
 def test_device_work_without_categories(tmp_path: Path) -> None:
     """Labels of processes say what is device work, and links which operator launched it. The legacy profiler of torch
-    wrote lists, with operators without their namespace, and kernels by device. Categories of any back end are read."""
+    wrote lists, with operators without their namespace, and kernels by device, some of which have the name of their
+    operator. Categories of any back end are read."""
     link = {"cat": "async_npu", "name": "torch_to_npu", "tid": 1, "pid": 1}
     ends = [
         {**link, "ph": "s", "id": 5, "ts": 1}, {**link, "ph": "f", "id": 5, "pid": 800, "tid": 4, "ts": 3},
@@ -66,6 +67,10 @@ def test_device_work_without_categories(tmp_path: Path) -> None:
         {**flow, "ph": "s", "ts": 1},
         {**flow, "ph": "f", "name": "gemm", "ts": 6, "tid": 2, "pid": "CUDA functions"},
         {"ph": "X", "name": "gemm", "ts": 6, "dur": 3, "tid": 2, "pid": "CUDA functions", "args": {}},
+        {**host, "name": "add", "ts": 17, "dur": 2},
+        {**flow, "ph": "s", "id": 1, "ts": 17},
+        {**flow, "ph": "f", "id": 1, "ts": 18, "tid": 2, "pid": "CUDA functions"},
+        {"ph": "X", "name": "add", "ts": 18, "dur": 4, "tid": 2, "pid": "CUDA functions", "args": {}},
     ]
     place = {"device": 3, "stream": 7, "correlation": 5}
     categories = ("npu_kernel", "MUSA_Memset", "gpu_memcpy", "gaudi_runtime", "tpu_driver")
