@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from perfkit_core.readers.ascend.host_calls import device_of
+from perfkit_core.readers.ascend.host_calls import device_number
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_core.readers.chrome.unlabelled import Interpreter, ProcessRole
 from perfkit_core.trace.assembly.labels import parse_module_label
@@ -23,6 +23,7 @@ _HOST_KINDS: Final = {
     "Runtime": schema.RUNTIME,
     "enqueue": schema.RUNTIME,  # torch_npu: a thread passes calls to another thread, which launches
     "dequeue": schema.RUNTIME,
+    "GC": schema.PYTHON,
     "cpu_instant_event": schema.OTHER,
     "python_function": schema.PYTHON,
     "overhead": schema.OVERHEAD,
@@ -80,7 +81,7 @@ _BACKWARD: Final = re.compile(r"autograd::engine::evaluate_function: |torch::aut
 _COMMUNICATION: Final = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):|c10d::|_c10d_functional::")
 _WAITS: Final = re.compile(r"(?:cuda|hip|cu)\w*Synchronize")
 _COPY: Final = re.compile(
-    r"(?:Memcpy |Copy)?(HtoD|DtoH|DtoD|HtoH|PtoP|Host_?To_?Device|Device_?To_?Host|Device_?To_?Device)", re.I
+    r"(?:Memcpy |Copy)?(HtoD|DtoH|DtoD|HtoH|PtoP|(?:Host|Device)[_ ]?To[_ ]?(?:Host|Device))", re.I
 )
 _DMA: Final = re.compile(r"dma(?![a-z])", re.I)
 """Names of copies by a copy engine, which some backends record as kernels."""
@@ -92,7 +93,7 @@ _BACKENDS: Final = {"gpu": "cuda", "dcu": "cuda"}
 _MEMORY: Final = re.compile(r"\b(Pageable|Pinned)\b")
 _DIRECTIONS: Final = {
     "htod": "HtoD", "dtoh": "DtoH", "dtod": "DtoD", "htoh": "HtoH", "ptop": "PtoP",
-    "hosttodevice": "HtoD", "devicetohost": "DtoH", "devicetodevice": "DtoD",
+    "hosttodevice": "HtoD", "devicetohost": "DtoH", "devicetodevice": "DtoD", "hosttohost": "HtoH",
 }  # fmt: skip
 
 
@@ -147,12 +148,13 @@ def work_label(backend: str, name: str) -> Label:
     return _device_label(backend, kind, name)
 
 
+_NPU: Final = ProcessRole("npu", device_number=device_number)
 INTERPRETER: Final = Interpreter(
     roles={
         "CPU functions": ProcessRole(kind=schema.ANNOTATION),  # EventList.export_chrome_trace; operators have names
         "CUDA functions": ProcessRole("cuda", threads_are_devices=True),
         "CANN": ProcessRole(kind=schema.RUNTIME),
-        **dict.fromkeys(("Ascend Hardware", "HCCL", "Communication"), ProcessRole("npu", device_of=device_of)),
+        **dict.fromkeys(("Ascend Hardware", "HCCL", "Communication"), _NPU),
         "Overlap Analysis": ProcessRole(derived=True),
     },
     work_label=work_label,
@@ -169,7 +171,7 @@ def copy_kind(name: str) -> str | None:
     match = _COPY.search(name)
     if not match:
         return None
-    direction, memory = _DIRECTIONS[match[1].lower().replace("_", "")], _MEMORY.search(name)
+    direction, memory = _DIRECTIONS[re.sub("[_ ]", "", match[1].lower())], _MEMORY.search(name)
     return f"{direction} {memory[1].lower()}" if memory else direction
 
 

@@ -32,6 +32,7 @@ from perfkit_core.trace.storage import bytestream
 from perfkit_torch import dialect, operator_names
 
 LINKS_LOST: Final = "links-without-events"
+TABLES_LOST: Final = "tables-not-read"
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
 _EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"', b'"CPU functions"', b'"cuda_runtime"', b'"user_annotation"',
@@ -57,7 +58,7 @@ def sniff(path: Path, head: bytes) -> int:
     if head.lstrip()[:1] not in (b"{", b"["):
         return 0
     header = _KINETO_VERSION.search(head) or any(mark in head for mark in _HEADER_MARKS)
-    events = _EVENT.search(head) and any(mark in head for mark in _EVENT_MARKS)
+    events = _EVENT.search(head) and (RankFolder.around(path) or any(mark in head for mark in _EVENT_MARKS))
     return 2 if header or events else 0
 
 
@@ -100,6 +101,11 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
             links,
         )
         quality += (Finding(LINKS_LOST, text),)
+    if (folder := RankFolder.around(path)) is not None and (
+        folder.kernels is not None or folder.allocations is not None
+    ):
+        text = message("a streamed file does not keep the tables of kernels and allocations that are next to the trace")
+        quality += (Finding(TABLES_LOST, text),)
     writer.close(reading.meta(), quality, reading.rank, reading.base_ns, reading.account())
 
 

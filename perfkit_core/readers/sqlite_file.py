@@ -11,7 +11,7 @@ import itertools
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +19,10 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.base.system.paths import is_remote, open_binary
 from perfkit_core.errors import SourceError
+from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.storage.bytestream import CHUNK_BYTES, DAMAGED, GZIP_MAGIC, open_bytes
 
 BATCH_ROWS: Final = 1 << 14
@@ -99,6 +101,22 @@ class Database:
     def value(self, table: str, cell: str, rest: str = "LIMIT 1") -> Any:
         """Return the cell of the first row, or None."""
         return next((row[0] for row in self.rows(table, cell, rest)), None)
+
+    def unread(self, is_read: Callable[[str], bool], times: Set[str]) -> dict[str, int]:
+        """Return the number of rows of each table with one of the columns ``times`` that is not read."""
+        counts = {
+            name: self.value(name, "COUNT(*)")
+            for name, columns in self.columns.items()
+            if columns.keys() & times and not is_read(name)
+        }
+        return {name: count for name, count in counts.items() if isinstance(count, int) and count}
+
+    def findings(self, unread: Collection[str]) -> list[Finding]:
+        """Return data-quality warnings about damaged tables, and about tables with events that are not read."""
+        text = message("these tables are damaged and were read only in part: {names:list}", names=[*self.damaged])
+        findings = [Finding("truncated", text)] if self.damaged else []
+        text = message("perfkit does not read these tables: {names:list}", names=[*unread])
+        return [*findings, Finding("tables-not-read", text, note=True)] if unread else findings
 
     def _selected(self, table: str, cells: str, rest: str) -> Iterator[list[tuple[Any, ...]]]:
         if table in self.columns:

@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -18,13 +19,13 @@ import pytest
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.readers.load import load
+from perfkit_core.readers.load import load, stream
 from perfkit_core.testing.conformance import check_source
 from perfkit_core.testing.traces import check_round_trip, check_trace
 from perfkit_core.trace.model.side_tables import COLLECTIVES, DEVICE_TASKS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import ascend
-from tests.support.ascend import small
+from tests.support.ascend import MAIN, PID, AscendRecording, rich, small
 from tests.support.tables import check_events, view_rows, view_table
 
 pytestmark = pytest.mark.bare
@@ -37,22 +38,56 @@ COLUMNS = "name kind start_ns dur_ns device stream step phase parent launched_by
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
     """Return the text and the database of one recording."""
-    folder = tmp_path_factory.mktemp("ascend")
-    return load(small().text(folder / "text")), load(small().database(folder / "db"))
+    return text_and_database(tmp_path_factory.mktemp("ascend"), small)
+
+
+@pytest.fixture(scope="module")
+def rich_both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
+    return text_and_database(tmp_path_factory.mktemp("ascend"), rich)
+
+
+def text_and_database(folder: Path, recording: Callable[[], AscendRecording]) -> tuple[Trace, Trace]:
+    return load(recording().text(folder / "text")), load(recording().database(folder / "db"))
 
 
 def test_the_events_of_a_recording(both: tuple[Trace, Trace]) -> None:
     check_events("ascend-events", {"database": both[1]}, COLUMNS)
 
 
-def test_text_and_database_give_equal_tables(both: tuple[Trace, Trace]) -> None:
-    text, database = both
+@pytest.mark.parametrize("recorded", ["both", "rich_both"])
+def test_text_and_database_give_equal_tables(recorded: str, request: pytest.FixtureRequest) -> None:
+    text, database = request.getfixturevalue(recorded)
     assert text.events.drop(["args"]).to_pylist() == database.events.drop(["args"]).to_pylist()
     for name in (COLLECTIVES, DEVICE_TASKS):
         assert text.tables[name].to_pylist() == database.tables[name].to_pylist() != []
     for name in get_plugins().views():
         if name not in ("findings", "account", "device", "fluid_head"):  # of the file, or with the device's name
             assert view_table(name, text).to_csv() == view_table(name, database).to_csv(), name
+
+
+def test_ranges_of_mstx_and_the_garbage_collector_lie_in_the_threads_of_the_process(
+    rich_both: tuple[Trace, Trace],
+) -> None:
+    table = rich_both[0].to_pandas().set_index("name")
+    found = table.loc[["forward 3", "GC"], ["kind", "category", "pid", "tid"]].values.tolist()
+    assert found == [["annotation", "user_annotation", PID, MAIN], ["python", "GC", PID, MAIN]]
+    assert not {"unknown-event-types", "tables-not-read"} & {finding.code for finding in rich_both[0].quality}
+
+
+def test_sizes_and_directions_of_copies(rich_both: tuple[Trace, Trace]) -> None:
+    table = rich_both[1].to_pandas().query("kind == 'memcpy'")
+    assert table["copy_kind"].tolist() == ["HtoD", "HtoD", "DtoH"]
+    assert table["bytes"].dropna().tolist() == [4096, 256]
+
+
+def test_sizes_of_groups(rich_both: tuple[Trace, Trace]) -> None:
+    assert view_rows("collectives", rich_both[1], "collective group_size") == [("all_reduce", 2)]
+
+
+def test_work_is_on_the_device_that_the_text_numbers(rich_both: tuple[Trace, Trace]) -> None:
+    assert set(rich_both[0].codes("device").values) == {"cpu", "npu:5"}
+    kinds = rich_both[0].to_pandas().set_index("name")["kind"]
+    assert kinds["VALUE_WAIT"] == "sync"
 
 
 def test_each_nanosecond_of_the_step(both: tuple[Trace, Trace]) -> None:
@@ -86,6 +121,43 @@ def test_a_text_without_the_vendors_tables(tmp_path: Path) -> None:
     trace = load(small().text(tmp_path, tables=False))
     kinds = Counter(trace.events["kind"].to_pylist())
     assert (kinds["kernel"], kinds["memcpy"], kinds["memory"], len(trace.tables[DEVICE_TASKS])) == (3, 1, 0, 0)
+
+
+def test_a_mark_on_the_device_is_no_kernel(tmp_path: Path) -> None:
+    path = small().text(tmp_path) / OUTPUT / "trace_view.json"
+    events = json.loads(path.read_text())
+    task = next(event for event in events if event["name"] == "EVENT_RECORD")
+    mark = task | {"name": "layer 0", "args": {"Physic Stream Id": 2, "Task Id": 77}}
+    path.write_text(json.dumps([*events, mark]))
+    assert load(path).to_pandas().set_index("name")["kind"]["layer 0"] == "overhead"
+
+
+def test_a_text_without_events_of_the_host(tmp_path: Path) -> None:
+    path = small().text(tmp_path) / OUTPUT / "trace_view.json"
+    events = [event for event in json.loads(path.read_text()) if event["pid"] != PID]
+    path.write_text(json.dumps(events))
+    assert Counter(load(path.parent).events["kind"].to_pylist())["kernel"] == 3
+
+
+def test_a_streamed_text_lacks_the_vendors_tables(tmp_path: Path) -> None:
+    path = small().text(tmp_path) / OUTPUT / "trace_view.json"
+    stream(path, tmp_path / "run.perfkit.parquet")
+    assert "tables-not-read" in {finding.code for finding in load(tmp_path / "run.perfkit.parquet").quality}
+
+
+def test_a_database_of_an_older_version(tmp_path: Path) -> None:
+    recordings = [small().database(tmp_path / name) / OUTPUT / "ascend_pytorch_profiler_0.db" for name in ("a", "b")]
+    with closing(sqlite3.connect(recordings[1])) as connection:
+        connection.execute("DROP TABLE ENUM_API_TYPE")
+        connection.execute("UPDATE CANN_API SET name = NULL")
+        connection.commit()
+    new, old = (Counter(load(path).events["kind"].to_pylist()) for path in recordings)
+    assert old == new + Counter(runtime=1, sync=0) - Counter(sync=1)  # a wait has no name
+    with closing(sqlite3.connect(recordings[0])) as connection:
+        connection.execute("ALTER TABLE PYTORCH_API DROP COLUMN type")
+        connection.commit()
+    queue = load(recordings[0]).to_pandas().query("category in ['enqueue', 'dequeue']")
+    assert queue["kind"].tolist() == ["runtime"] * 6
 
 
 def files_in(folder: Path) -> set[str]:
@@ -124,8 +196,16 @@ def test_damaged_files(tmp_path: Path) -> None:
     text = small().text(tmp_path / "text") / OUTPUT
     (text / "kernel_details.csv").write_bytes(b'Name,Start Time(us),Duration(us)\n"cut')
     assert "kernel_details.csv: not a readable table" in refusal(text.parent)
-    (text / "kernel_details.csv").write_text("Name,Start Time(us),Duration(us)\nmm,soon,1\n")
-    assert "soon" in refusal(text.parent)
+    for rows, part in (
+        ("Name,Start Time(us),Duration(us)\nmm,soon,1\n", "'soon' (row 1 of the column Start Time(us)"),
+        ("Name,Name,Start Time(us),Duration(us)\na,b,1,1\n", "exists 2 times"),
+        (
+            "Name,Duration(us)\na,1\n",
+            'kernel_details.csv: not a readable table (\'Field "Start Time(us)" does not exist',
+        ),
+    ):
+        (text / "kernel_details.csv").write_text(rows)
+        assert part in refusal(text.parent)
     (text / "kernel_details.csv").unlink()
     (text.parent / "profiler_info_0.json").write_text("[" * 100_000)
     assert "profiler_info_0.json: not JSON" in refusal(text.parent)
@@ -157,6 +237,25 @@ def test_a_database_with_values_of_wrong_types(tmp_path: Path) -> None:
     trace = load(path)
     assert "MEMCPY_ASYNC" not in trace.codes("name").values
     assert "unnamed" in trace.codes("name").values
+
+
+def test_kernel_details_of_another_version(tmp_path: Path) -> None:
+    folder = small().text(tmp_path)
+    path = folder / OUTPUT / "kernel_details.csv"
+    with path.open(newline="") as file:
+        rows = [[*row, row[2]] for row in csv.reader(file)]
+    rows[0][rows[0].index("Block Dim")] = "Block Num"
+    rows[1][rows[0].index("Duration(us)")] = "-1"
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file).writerows(row[::-1] for row in rows)
+    (folder / "profiler_info_0.json").write_text('{"rank_id": true}')
+    trace = load(folder)
+    facts = {row["row"]: row for row in trace.tables[DEVICE_TASKS].to_pylist()}
+    kernels = trace.to_pandas().loc[list(facts)]
+    assert [row["blocks"] for row in facts.values()] == [20, 4]
+    assert [row["type"] for row in facts.values()] == [None, None]  # the file has this column twice
+    assert kernels["dur_ns"].tolist() == [50_000, 20_000]
+    assert trace.meta.ranks == (0,)  # by the name of the file
 
 
 # The vendor's tables of real recordings.

@@ -17,15 +17,21 @@ PID: Final = 4100
 MAIN, QUEUE = 4100, 4177
 START: Final = 1_736_400_000_000_000_000
 NONE: Final = 4294967295
-_LAYERS: Final = {"CANN": 7, "Ascend Hardware": 13, "HCCL": 15, "Overlap Analysis": 23}
+PROGRAM: Final = "python3.9"
+"""Name of the process that has the ranges of mstx in the text."""
+_LAYERS: Final = {"Python GC": 1, PROGRAM: 6, "CANN": 7, "Ascend Hardware": 13, "HCCL": 15, "Overlap Analysis": 23}
+_GROUP: Final = "192.0.2.7%eth0_60000_0_1736400000000000"
+_GROUPS: Final = {_GROUP: {"group_name": "default_group", "global_ranks": [0, 1]}}
+_WAYS: Final = ("host to host", "host to device", "device to host")
 _API: Final = {"runtime": 5000, "hccl": 5500, "node": 10000, "acl": 20000, "op": 50001, "queue": 50002, "trace": 50003}
 _TITLES: Final = {"acl": "AscendCL", "node": "Node", "hccl": "Hccl"}
 
 
 @dataclass
 class Host:
-    """An event of the framework. ``connections`` has the ids of the calls that an operator made. ``queue`` is the
-    number of a call in the task queue."""
+    """An event of the framework, a range of mstx (kind ``mstx``), or the garbage collector (kind ``gc``).
+    ``connections`` has the ids of the calls that an operator made. ``queue`` is the number of a call in the task
+    queue."""
 
     name: str
     begin: int
@@ -55,7 +61,7 @@ class Call:
 @dataclass
 class Task:
     """A task on a stream. ``kernel`` is the vendor's description: type, unit, shapes, types, wait and blocks. ``part``
-    is that of a part of a collective: type, other rank, bytes and link."""
+    is that of a part of a collective: type, other rank, bytes and link. ``copy`` has the bytes and direction."""
 
     name: str
     kind: str
@@ -67,17 +73,21 @@ class Task:
     subtask: int = NONE
     kernel: tuple[str, str, str, str, int, int] | None = None
     part: tuple[str, int, int, str] | None = None
+    copy: tuple[int, str] | None = None
     in_text: bool = True
 
 
 @dataclass
 class Collective:
+    """``ranks`` is the number of ranks, which older texts do not have."""
+
     name: str
     begin: int
     end: int
     connection: int
     count: int
     dtype: str = "FP32"
+    ranks: int | None = None
 
 
 @dataclass
@@ -107,6 +117,7 @@ class AscendRecording:
     def text(self, folder: Path, tables: bool = True) -> Path:
         """Write the folder of the rank with ``trace_view.json``, and with the vendor's ``tables``."""
         path = self._folder(folder)
+        (path.parent / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": _GROUPS}))
         (path / "trace_view.json").write_text(json.dumps(self._events()))
         if tables:
             self._write_kernels(path / "kernel_details.csv")
@@ -132,8 +143,6 @@ class AscendRecording:
             "rank_id": self.rank,
         }
         (path.parent / f"profiler_info_{self.rank}.json").write_text(json.dumps(info))
-        groups = {"0": {"group_name": "default_group", "global_ranks": [0, 1]}}
-        (path.parent / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": groups}))
         return path
 
     def _shown(self, name: str) -> int:
@@ -147,9 +156,11 @@ class AscendRecording:
         ]
         for number, event in enumerate(self.host):
             args: dict[str, Any] = {"Fwd thread id": 0}
-            category = {"op": "cpu_op", "trace": "python_function"}.get(
+            category = {"op": "cpu_op", "trace": "python_function", "gc": "GC", "mstx": None}.get(
                 event.kind, event.name.partition("@")[0].lower()
             )
+            process = {"gc": "Python GC", "mstx": PROGRAM}.get(event.kind)
+            args = {"event_type": "push/pop"} if event.kind == "mstx" else args
             if event.kind == "op":
                 args |= {"Sequence number": event.sequence}
                 args |= {"Input Dims": event.shapes} if event.shapes is not None else {}
@@ -157,7 +168,7 @@ class AscendRecording:
                 args |= {"Call stack": ";\r\n".join(event.stack)} if event.stack else {}
             if event.queue is not None:
                 args = {"correlation_id": event.queue}
-            events.append(_span(event, PID, event.thread, args, category))
+            events.append(_span(event, self._shown(process) if process else PID, event.thread, args, category))
             for task in (*self.tasks, *self.collectives):
                 if (
                     task.connection in event.connections
@@ -173,6 +184,7 @@ class AscendRecording:
             if task.in_text:
                 args = {"Task Type": task.kind, "Task Id": task.task, "Subtask Id": task.subtask,
                         "connection_id": task.connection}  # fmt: skip
+                args |= {"dataSize(B)": task.copy[0], "direction": task.copy[1]} if task.copy else {}
                 events.append(_span(task, self._shown("Ascend Hardware"), task.stream, args))
             if task.part:
                 kind, rank, size, link = task.part
@@ -181,6 +193,7 @@ class AscendRecording:
                 events.append(_span(task, self._shown("HCCL"), 1, args) | {"name": kind})
         for op in self.collectives:
             args = {"connection_id": op.connection, "data_type": op.dtype, "alg_type": "MESH-RING", "count": op.count}
+            args |= {"rank_size": op.ranks} if op.ranks else {}
             events.append(_span(op, self._shown("HCCL"), 0, args))
         events.append({"ph": "X", "name": "Computing", "pid": self._shown("Overlap Analysis"), "tid": 0,
                        "ts": _us(START), "dur": 5.0})  # fmt: skip
@@ -233,9 +246,15 @@ class AscendRecording:
         table("ENUM_HCCL_LINK_TYPE", "id INTEGER, name TEXT", [(0, "ON_CHIP"), (1, "HCCS")])
         table("RANK_DEVICE_MAP", "rankId INTEGER, deviceId INTEGER", [(self.rank, self.device)])
         table("NPU_INFO", "id INTEGER, name TEXT", [(self.device, "Ascend910B")])
-        table("META_DATA", "name TEXT, value TEXT", [("SCHEMA_VERSION", "1.0.0")])
+        table("META_DATA", "name TEXT, value TEXT",
+              [("SCHEMA_VERSION", "1.0.0"), ("parallel_group_info", json.dumps(_GROUPS))])  # fmt: skip
+        ranges = {"mstx": "MSTX_EVENTS", "gc": "GC_RECORD"}
+        for kind, name in ranges.items():
+            table(name, "startNs INTEGER, endNs INTEGER, globalTid INTEGER, message INTEGER",
+                  [(event.begin, event.end, PID << 32 | event.thread, text(event.name))
+                   for event in self.host if event.kind == kind])  # fmt: skip
         links, host, chains = [], [], []
-        for number, event in enumerate(self.host):
+        for number, event in enumerate(event for event in self.host if event.kind not in ranges):
             ids = [(number, connection_id) for connection_id in event.connections]
             links += [(number, 90_000 + event.queue)] if event.queue is not None else ids
             chains += [(number, text(frame), depth) for depth, frame in enumerate(event.stack)]
@@ -259,6 +278,10 @@ class AscendRecording:
               [(task.begin, task.end, self.device, task.connection, number,
                 text("KERNEL_AICORE" if task.kernel else task.name), task.subtask, task.stream, task.task)
                for number, task in enumerate(self.tasks)])  # fmt: skip
+        table("ENUM_MEMCPY_OPERATION", "id INTEGER, name TEXT", list(enumerate(_WAYS)))
+        table("MEMCPY_INFO", "globalTaskId INTEGER, size INTEGER, memcpyOperation INTEGER",
+              [(number, task.copy[0], _WAYS.index(task.copy[1]))
+               for number, task in enumerate(self.tasks) if task.copy])  # fmt: skip
         table("COMPUTE_TASK_INFO", "name INTEGER, globalTaskId INTEGER, opType INTEGER, taskType INTEGER, "
               "inputShapes INTEGER, inputDataTypes INTEGER, waitNs INTEGER, blockDim INTEGER",
               [(text(task.name), number, *map(text, task.kernel[:4]), *task.kernel[4:])
@@ -268,8 +291,9 @@ class AscendRecording:
               [(number, text(task.part[0]), *task.part[1:3], {"ON_CHIP": 0, "HCCS": 1}[task.part[3]])
                for number, task in enumerate(self.tasks) if task.part])  # fmt: skip
         table("COMMUNICATION_OP", "opName INTEGER, startNs INTEGER, endNs INTEGER, connectionId INTEGER, "
-              "dataType INTEGER, algType INTEGER, count INTEGER",
-              [(text(op.name), op.begin, op.end, op.connection, 4, text("MESH-RING"), op.count)
+              "dataType INTEGER, algType INTEGER, count INTEGER, groupName INTEGER",
+              [(text(op.name), op.begin, op.end, op.connection, 4, text("MESH-RING"), op.count,
+                text(_GROUP if op.ranks else "unknown"))
                for op in self.collectives])  # fmt: skip
         table("OP_MEMORY", "name INTEGER, size INTEGER, allocationTime INTEGER, releaseTime INTEGER, "
               "allocationTotalAllocated INTEGER, allocationTotalReserved INTEGER, releaseTotalAllocated INTEGER, "
@@ -346,3 +370,24 @@ def small(rank: int = 0) -> AscendRecording:
             Allocation("cann::trans", 16, at(115), at(600), (216, 200), stream=None),
         ],
     )  # fmt: skip
+
+
+def rich() -> AscendRecording:
+    """Return the recording of :func:`small` of rank 13 on device 5, without stacks. It also has ranges of mstx, the
+    garbage collector, a copy with its size, and a copy with the number of the divided task, which is used again."""
+    recording = small()
+    recording.rank, recording.device = 13, 5
+    recording.collectives[0].ranks = 2
+    for event in recording.host:
+        event.stack = ()
+    recording.host += [
+        Host("forward 3", START + 90_000, START + 210_000, kind="mstx"),
+        Host("GC", START + 600_000, START + 650_000, kind="gc"),
+    ]
+    recording.tasks += [
+        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 700_000, START + 720_000, 40, copy=(4096, "host to device")),
+        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 730_000, START + 740_000, 41, task=3,
+             copy=(256, "device to host")),
+        Task("VALUE_WAIT", "COND_SQE", START + 750_000, START + 760_000, 42, task=5),
+    ]  # fmt: skip
+    return recording

@@ -94,11 +94,9 @@ def _threads(recorded: RecordedEvents, names: pa.Array, start: IntArray) -> tupl
     pid = np.full(len(start), numbers[counts.argmax()] if len(numbers) else NO_ROW)
     tid = np.full(len(start), NO_ROW)
     called = Codes(*to_codes([picked(columns["name"], rows)], len(rows)))
-    code_of = {name: code for code, name in enumerate(called.values)}
     wanted = Codes(*to_codes([names.dictionary_encode()], len(names)))
-    for number, name in enumerate(wanted.values):
-        mine = np.flatnonzero(called.codes == code_of.get(name, NO_ROW - 1))
-        here = np.flatnonzero(wanted.codes == number)
+    for name in wanted.values:
+        mine, here = (np.flatnonzero(column.rows(name)) for column in (called, wanted))
         call = around(mine, begins[mine], begins[mine] + durations[mine], start[here])
         tid[here[call != NO_ROW]] = tids[call[call != NO_ROW]]
     return pid, tid

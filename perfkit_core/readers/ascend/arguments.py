@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import IntArray, texts, to_codes
+from perfkit_core.base.algorithms.arrays import Codes, IntArray, texts, to_codes
 from perfkit_core.readers.chrome.event_rows import as_text
 from perfkit_core.trace.assembly.draft import RecordedEvents, integers, with_integers
 
@@ -28,6 +28,14 @@ def number(args: pa.Array, key: str) -> IntArray:
     digits = pc.extract_regex(args, rf'"{re.escape(key)}"\s*:\s*"?(?P<value>\d{{1,18}})\b')
     values = pc.cast(pc.struct_field(digits, [0]), pa.int64()).fill_null(-1)
     return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
+
+
+def combined(first: Codes, second: Codes) -> tuple[list[tuple[str, str]], IntArray]:
+    """Return the different pairs of the texts of two columns, "" for null, and the index of each row's pair."""
+    width = len(second.values) + 1
+    pairs, of_row = np.unique((first.codes.astype(np.int64) + 1) * width + second.codes + 1, return_inverse=True)
+    texts_ = ["", *first.values], ["", *second.values]
+    return [(texts_[0][pair // width], texts_[1][pair % width]) for pair in pairs.tolist()], of_row
 
 
 def shapes(value: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -9,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.base.language.messages import message
-from perfkit_core.readers.ascend import arguments, host_calls
+from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, first_match, to_codes
+from perfkit_core.base.system.outside_text import decode_json
+from perfkit_core.readers.ascend import arguments, device_tasks, host_calls
 from perfkit_core.readers.ascend.allocations import ALLOCATIONS
 from perfkit_core.readers.ascend.database_columns import (
-    codes,
     constant,
     device_names,
     digits,
@@ -22,12 +23,12 @@ from perfkit_core.readers.ascend.database_columns import (
     mapped,
     named,
     nullable,
-    positions,
     quoted,
     taken,
 )
-from perfkit_core.readers.ascend.device_tasks import BACKEND, DETAILS, PART_BYTES, PART_TYPE, TASK_TYPE
+from perfkit_core.readers.ascend.device_tasks import BACKEND, DETAILS
 from perfkit_core.readers.ascend.host_calls import DEQUEUE, ENQUEUE, QUEUE_NUMBER
+from perfkit_core.readers.ascend.rank_folder import groups
 from perfkit_core.readers.chrome.dialect import Label
 from perfkit_core.readers.sqlite_file import Database, SqliteFormat
 from perfkit_core.trace.assembly.draft import EXTERNAL, RECORDED_TYPES
@@ -43,8 +44,12 @@ FORMAT: Final = SqliteFormat(
 )
 _NONE: Final = 4294967295
 """The vendor's number for none."""
-_CATEGORIES: Final = {"op": "cpu_op", "trace": "python_function", "mstx": "user_annotation"}
-"""Types of host events, and the categories that the vendor's text gives them. A queue has the type in its names."""
+_API: Final = {5000: "runtime", 5500: "hccl", 10_000: "node", 15_000: "model", 20_000: "acl", 50_003: "trace",
+               50_004: "mstx"}  # fmt: skip
+"""The vendor's numbers of types, for files that do not list them."""
+_CATEGORIES: Final = {"trace": "python_function", "mstx": "user_annotation"}
+"""Types of host events that are no operators, and the categories that the vendor's text gives them. Both ends of the
+queue are known by their names."""
 _TIMES: Final = {"startNs", "timestampNs", "timestamp", "timeStamp"}
 _SUMS: Final = frozenset({"OVERLAP_ANALYSIS", "STEP_TIME", "SESSION_TIME_INFO"})
 _SCHEMA: Final = pa.schema(
@@ -69,10 +74,10 @@ class AscendDatabase:
         self._database, self._labels = database, labels
         texts = dict(database.rows("STRING_IDS", "CAST({id} AS INTEGER), CAST({value} AS TEXT)"))
         self._ids, self._texts = np.array(list(texts), np.int64), pa.array(list(texts.values()), pa.string())
-        self._enums = {
-            name: dict(database.rows(name, "{id}, CAST({name} AS TEXT)"))
-            for name in database.columns if name.startswith("ENUM_")
-        }  # fmt: skip
+        self._enums = defaultdict[str, dict[int, str]](dict, ENUM_API_TYPE=_API)
+        for name in database.columns:
+            if name.startswith("ENUM_"):
+                self._enums[name] = dict(database.rows(name, "{id}, CAST({name} AS TEXT)"))
         self._links = self._columns("CONNECTION_IDS", {"id": "id", "connection": "connectionId"})
         self._operators = {"link": np.empty(0, np.int64), "start_ns": np.empty(0, np.int64)}
         self._untimed: dict[str, int] = {}
@@ -81,7 +86,11 @@ class AscendDatabase:
 
     def events(self) -> pa.Table:
         """Return the recorded columns of all events. Raises SourceError."""
-        tables = (self._host(), self._calls(), self._marks(), self._tasks(), self._collectives())
+        ranges = (
+            self._ranges("MSTX_EVENTS", schema.ANNOTATION, host_calls.MARK),
+            self._ranges("GC_RECORD", schema.PYTHON, host_calls.COLLECTOR, host_calls.COLLECTOR),
+        )
+        tables = (self._host(), self._calls(), *ranges, self._tasks(), self._collectives())
         return pa.concat_tables(tables).unify_dictionaries()
 
     def rank(self) -> int | None:
@@ -94,10 +103,13 @@ class AscendDatabase:
         rows = self._database.rows("NPU_INFO", "CAST({id} AS INTEGER), CAST({name} AS TEXT)")
         return tuple(Device(f"{BACKEND}:{number}", name) for number, name in rows if number is not None)
 
-    def settings(self) -> dict[str, str]:
-        """Versions of the software and of the database."""
-        rows = self._database.rows("META_DATA", "CAST({name} AS TEXT), CAST({value} AS TEXT)")
-        return {name.lower(): value for name, value in rows if name and value and name.lower().endswith("version")}
+    def metadata(self) -> dict[str, Any]:
+        """What the program states about the recording, and the version of the database."""
+        stated: dict[str, Any] = {}
+        for name, value in self._database.rows("META_DATA", "CAST({name} AS TEXT), CAST({value} AS TEXT)"):
+            with contextlib.suppress(ValueError, RecursionError):
+                stated[(name or "").lower()] = decode_json(value) if (value or "").startswith("{") else value
+        return stated
 
     def details(self) -> pa.Table | None:
         """The vendor's description of kernels, with the times of their tasks."""
@@ -105,7 +117,8 @@ class AscendDatabase:
                 "dtypes": "inputDataTypes", "blocks": "blockDim", "wait_ns": "waitNs"}  # fmt: skip
         cells = self._columns("COMPUTE_TASK_INFO", keys)
         tasks = self._columns("TASK", {"id": "globalTaskId", "start_ns": "startNs"})
-        at, found = positions(tasks["id"], cells["id"])
+        start = first_match(cells["id"], tasks["id"], tasks["start_ns"])
+        found = start >= 0
         if not found.any():
             return None
         texts = {
@@ -113,7 +126,7 @@ class AscendDatabase:
         }
         columns = {name: texts[name].cast(pa.string()) for name in ("name", "type", "core")}
         columns |= {
-            "start_ns": pa.array(tasks["start_ns"][at[found]]), "dur_ns": pa.nulls(int(found.sum()), pa.int64()),
+            "start_ns": pa.array(start[found]), "dur_ns": pa.nulls(int(found.sum()), pa.int64()),
             "wait_ns": nullable(cells["wait_ns"][found]), "blocks": nullable(cells["blocks"][found]),
             "shapes": mapped(texts["shapes"], arguments.shapes), "dtypes": mapped(texts["dtypes"], arguments.types),
         }  # fmt: skip
@@ -139,46 +152,25 @@ class AscendDatabase:
         return tuple(entry for entry in [*entries, ReadEvents(SUM, self._containers, "TASK")] if entry.count > 0)
 
     def findings(self) -> tuple[Finding, ...]:
-        findings = []
-        if self._database.damaged:
-            text = message(
-                "these tables are damaged and were read only in part: {names:list}", names=[*self._database.damaged]
-            )
-            findings.append(Finding("truncated", text))
-        if unread := list(self._unread()):
-            text = message("perfkit does not read these tables: {names:list}", names=unread)
-            findings.append(Finding("tables-not-read", text, note=True))
-        return tuple(findings)
+        return tuple(self._database.findings(self._unread()))
 
     def _unread(self) -> dict[str, int]:
-        counts = {
-            name: self._database.value(name, "COUNT(*)")
-            for name, columns in self._database.columns.items()
-            if name not in self._read | _SUMS and columns.keys() & _TIMES
-        }
-        return {name: count for name, count in counts.items() if isinstance(count, int) and count}
+        return self._database.unread((self._read | _SUMS).__contains__, _TIMES)
 
     def _host(self) -> pa.Table:
         keys = {"name": "name", "type": "type", "thread": "globalTid", "link": "connectionId",
                 "forward": "fwdThreadId", "sequence": "sequenceNumber", "shapes": "inputShapes",
                 "dtypes": "inputDtypes", "stack": "callchainId"}  # fmt: skip
         cells = self._timed("PYTORCH_API", keys)
-        names, of_name = self._text(cells["name"]), self._enums.get("ENUM_API_TYPE", {})
-        types = [of_name.get(number, "op") for number in np.unique(cells["type"]).tolist()]
-        kind_of_type = np.unique(cells["type"], return_inverse=True)[1]
-        pairs, pair_of = np.unique(kind_of_type * (len(names.dictionary) + 1) + codes(names) + 1, return_inverse=True)
-        labels, categories = [], []
-        for pair in pairs.tolist():
-            kind, code = divmod(pair, len(names.dictionary) + 1)
-            name = names.dictionary[code - 1].as_py() if code else ""
-            category = _CATEGORIES.get(types[kind], ENQUEUE if name.startswith("Enqueue") else DEQUEUE)
-            labels.append(self._labels(category, name))
-            categories.append(category)
+        names, types = self._text(cells["name"]), named(cells["type"], self._enums["ENUM_API_TYPE"]).dictionary_encode()
+        pairs, pair_of = arguments.combined(*(Codes(*to_codes([column], len(names))) for column in (types, names)))
+        categories = [host_calls.queue_end(name) or _CATEGORIES.get(kind, "cpu_op") for kind, name in pairs]
+        labels = [self._labels(category, name) for category, (_, name) in zip(categories, pairs, strict=True)]
         operator, queue = (np.array([category in chosen for category in categories], np.bool_)[pair_of]
                            for chosen in (("cpu_op",), (ENQUEUE, DEQUEUE)))  # fmt: skip
         self._operators = {"link": cells["link"][operator], "start_ns": cells["start_ns"][operator]}
-        at, found = positions(self._links["id"], cells["link"])
-        number = np.where(queue & found, self._links["connection"][at] if found.any() else NO_ROW, NO_ROW)
+        links = np.where(queue, cells["link"], NO_ROW)
+        number = first_match(links, self._links["id"], self._links["connection"])
         args = json_objects({"Fwd thread id": digits(cells["forward"]), QUEUE_NUMBER: digits(number)}, len(names))
         shapes, dtypes = self._text(cells["shapes"]), self._text(cells["dtypes"])
         if arguments.are_shapes(dtypes.dictionary.to_pylist()):  # some versions swap both columns
@@ -196,106 +188,86 @@ class AscendDatabase:
         cells = self._timed(
             "CANN_API", {"name": "name", "type": "type", "thread": "globalTid", "correlation": "connectionId"}
         )
-        names, levels = self._text(cells["name"]), self._enums.get("ENUM_API_TYPE", {})
-        numbers, of_number = np.unique(cells["type"], return_inverse=True)
+        names = self._text(cells["name"])
         columns = {
-            "name": names, "kind": mapped(names, host_calls.kind).dictionary_encode(),
-            "category": taken([levels.get(number) for number in numbers.tolist()], of_number),
-            "correlation": nullable(cells["correlation"]),
+            "name": names, "kind": mapped(names, host_calls.kind).fill_null(schema.RUNTIME).dictionary_encode(),
+            "category": named(cells["type"], self._enums["ENUM_API_TYPE"]).dictionary_encode(),
         }  # fmt: skip
         return self._table(cells, columns)
 
-    def _marks(self) -> pa.Table:
-        cells = self._timed("MSTX_EVENTS", {"name": "message", "thread": "globalTid"})
-        names = self._text(cells["name"])
-        labels = [self._labels("user_annotation", name) for name in names.dictionary.to_pylist()]
-        columns = {"name": names, "category": constant("user_annotation", len(names)),
-                   **{name: taken([getattr(label, name) for label in labels], codes(names), RECORDED_TYPES[name])
-                      for name in ("kind", "phase", "step", "layer")}}  # fmt: skip
-        return self._table(cells, columns)
+    def _ranges(self, table: str, kind: str, category: str, name: str | None = None) -> pa.Table:
+        cells = self._timed(table, {"name": "message", "thread": "globalTid"})
+        count = len(cells["start_ns"])
+        names = self._text(cells["name"]) if name is None else constant(name, count)
+        return self._table(cells, {"name": names, "kind": constant(kind, count), "category": constant(category, count)})
 
     def _tasks(self) -> pa.Table:
         keys = {"id": "globalTaskId", "type": "taskType", "device": "deviceId", "stream": "streamId", "task": "taskId",
                 "part": "contextId", "model": "modelId", "correlation": "connectionId"}  # fmt: skip
         cells = self._timed("TASK", keys)
         kernels = self._columns("COMPUTE_TASK_INFO", {"id": "globalTaskId", "name": "name"})
-        at, is_kernel = positions(kernels["id"], cells["id"])
+        title = first_match(cells["id"], kernels["id"], kernels["name"])
         parts = self._columns("COMMUNICATION_TASK_INFO", _PARTS)
-        at_part, is_part = positions(parts["id"], cells["id"])
-        # A task whose parts are tasks of their own is their sum.
-        keys_of = np.stack([cells["device"], cells["stream"], cells["task"]], axis=1)
+        part = first_match(cells["id"], parts["id"], np.arange(len(parts["id"])))
+        # A task whose parts are tasks of their own is their sum. Numbers of tasks are used again.
+        keys_of = np.stack([cells[name] for name in ("device", "stream", "task", "correlation")], axis=1)
         _, group = np.unique(keys_of, axis=0, return_inverse=True)
         has_parts = np.bincount(group.reshape(-1), cells["part"] != _NONE)[group.reshape(-1)] > 0
-        sums = has_parts & (cells["part"] == _NONE) & ~is_kernel & ~is_part
+        sums = has_parts & (cells["part"] == _NONE) & (title < 0) & (part < 0)
         self._containers = int(sums.sum())
-        name = np.where(is_kernel, kernels["name"][at], cells["type"]) if len(kernels["name"]) else cells["type"]
-        columns = {
-            "name": self._text(name), "kind": constant(schema.UNKNOWN, len(name)),
-            "device": device_names(cells["device"]), "stream": nullable(cells["stream"]),
-            "correlation": nullable(cells["correlation"]), EXTERNAL: nullable(self._operators_of(cells["correlation"])),
-            "args": self._task_args(cells, parts, at_part, is_part),
-        }  # fmt: skip
+        name = np.where(title >= 0, title, cells["type"])
+        described = {key: np.append(values, NO_ROW)[part] for key, values in parts.items()}
+        args = self._task_args(cells, described)
+        columns = {"name": self._text(name), "stream": nullable(cells["stream"]), "args": args}
         return self._table(cells, columns).filter(pa.array(~sums))
 
     def _collectives(self) -> pa.Table:
         keys = {"name": "opName", "correlation": "connectionId", "algorithm": "algType", "type": "dataType",
-                "count": "count"}  # fmt: skip
+                "count": "count", "group": "groupName"}  # fmt: skip
+        sizes = {name: str(size) for name, (_, size) in groups(self.metadata()).items()}
         cells = self._timed("COMMUNICATION_OP", keys)
-        count = len(cells["start_ns"])
         # the device is that of the tasks with the same connection
         tasks = self._columns("TASK", {"correlation": "connectionId", "device": "deviceId"})
-        at, found = positions(tasks["correlation"], cells["correlation"])
-        device = np.where(found, tasks["device"][at] if len(tasks["device"]) else 0, 0)
+        cells["device"] = first_match(cells["correlation"], tasks["correlation"], tasks["device"])
         args = json_objects(
             {
-                "data_type": quoted(named(cells["type"], self._enums.get("ENUM_HCCL_DATA_TYPE", {}))),
+                "data_type": quoted(named(cells["type"], self._enums["ENUM_HCCL_DATA_TYPE"])),
                 "alg_type": quoted(self._text(cells["algorithm"]).cast(pa.string())),
                 "count": digits(cells["count"]),
+                device_tasks.RANK_SIZE: mapped(self._text(cells["group"]), sizes.get),
             },
-            count,
+            len(cells["device"]),
         )
-        columns = {
-            "name": self._text(cells["name"]), "kind": constant(schema.UNKNOWN, count), "device": device_names(device),
-            "correlation": nullable(cells["correlation"]),
-            EXTERNAL: nullable(self._operators_of(cells["correlation"])), "args": args,
-        }  # fmt: skip
-        return self._table(cells, columns)
+        return self._table(cells, {"name": self._text(cells["name"]), "args": args})
 
-    def _task_args(self, cells: Mapping[str, Any], parts: Mapping[str, Any], at: IntArray, is_part: Any) -> pa.Array:
+    def _task_args(self, cells: Mapping[str, IntArray], part: Mapping[str, IntArray]) -> pa.Array:
         """Return the arguments of tasks, as the vendor's text has them."""
-        rows = np.where(is_part, at, 0)
-
-        def of_part(name: str) -> IntArray:
-            values = parts[name]
-            return np.where(is_part, values[rows], NO_ROW) if len(values) else np.full(len(rows), NO_ROW)
-
-        enums = {name: self._enums.get(f"ENUM_HCCL_{name.upper()}_TYPE", {}) for name in ("transport", "link", "data")}
-        ranks = {name: np.where(of_part(name) == _NONE, NO_ROW, of_part(name)) for name in ("source", "target")}
+        copies = self._columns("MEMCPY_INFO", {"id": "globalTaskId", "bytes": "size", "way": "memcpyOperation"})
+        size, way = (first_match(cells["id"], copies["id"], copies[name]) for name in ("bytes", "way"))
+        enums = {name: self._enums[f"ENUM_HCCL_{name.upper()}_TYPE"] for name in ("transport", "link", "data")}
+        ranks = {name: np.where(part[name] == _NONE, NO_ROW, part[name]) for name in ("source", "target")}
         return json_objects(
             {
-                TASK_TYPE: quoted(self._text(cells["type"]).cast(pa.string())),
+                device_tasks.TASK_TYPE: quoted(self._text(cells["type"]).cast(pa.string())),
                 "Task Id": digits(cells["task"]), "Subtask Id": digits(cells["part"]),
-                PART_TYPE: quoted(self._text(of_part("part_type")).cast(pa.string())),
+                device_tasks.PART_TYPE: quoted(self._text(part["part_type"]).cast(pa.string())),
                 "src rank": digits(ranks["source"]), "dst rank": digits(ranks["target"]),
-                **{f"{name} type": quoted(named(of_part(name), enum)) for name, enum in enums.items()},
-                PART_BYTES: digits(of_part("bytes")),
+                **{f"{name} type": quoted(named(part[name], enum)) for name, enum in enums.items()},
+                device_tasks.PART_BYTES: digits(part["bytes"]), device_tasks.COPY_BYTES: digits(size),
+                "direction": quoted(named(way, self._enums["ENUM_MEMCPY_OPERATION"])),
             },
-            len(rows),
+            len(size),
         )  # fmt: skip
 
     def _operators_of(self, connection: IntArray) -> IntArray:
         """Return the ids of the operators that made the calls with these connection ids, or -1. Of several operators,
         it is the one that began last."""
         links, operators = self._links, self._operators
-        order = np.argsort(operators["start_ns"], kind="stable")
-        ids = operators["link"][order]
-        at, found = positions(ids, links["id"])  # the last operator with an id
-        began = np.where(found, at, NO_ROW)
-        latest = np.lexsort((began, links["connection"]))
-        latest = latest[found[latest]]
-        at, known = positions(links["connection"][latest], connection)
-        chosen = links["id"][latest]
-        return np.where(known & (connection >= 0), chosen[at] if len(chosen) else NO_ROW, NO_ROW)
+        order = np.argsort(-operators["start_ns"], kind="stable")
+        began = first_match(links["id"], operators["link"][order], operators["start_ns"][order])
+        latest = np.argsort(-began, kind="stable")
+        latest = latest[began[latest] >= 0]
+        return first_match(connection, links["connection"][latest], links["id"][latest])
 
     def _timed(self, table: str, keys: Mapping[str, str]) -> dict[str, IntArray]:
         """Return integer columns of a table, and the times of its rows. Rows without times are counted and left out."""
@@ -313,8 +285,8 @@ class AscendDatabase:
     def _text(self, ids: IntArray, missing: str | None = None) -> pa.DictionaryArray:
         """Return the texts of ids, null for unknown ids and for the text ``missing``."""
         numbers, code = np.unique(ids, return_inverse=True)
-        at, found = positions(self._ids, numbers)
-        values = self._texts.take(pa.array(at, mask=~found)).to_pylist()
+        at = first_match(numbers, self._ids, np.arange(len(self._ids)))
+        values = self._texts.take(nullable(at)).to_pylist()
         used = {value: None for value in values if value is not None and value != missing}
         position = {value: number for number, value in enumerate(used)}
         new = np.array([position.get(value, NO_ROW) for value in values], np.int32)
@@ -326,16 +298,21 @@ class AscendDatabase:
         order = np.lexsort((cells["depth"], cells["id"]))
         frames = self._text(cells["frame"][order]).to_pylist()
         numbers, first = np.unique(cells["id"][order], return_index=True)
-        ends = np.append(first[1:], len(frames))
+        ends = np.append(first, len(frames))[1:]
         stacks = [
             ";".join(filter(None, frames[begin:end])) for begin, end in zip(first.tolist(), ends.tolist(), strict=True)
         ]
-        at, found = positions(numbers, chains)
-        return pa.array(stacks, pa.string()).take(pa.array(at, mask=~found | (chains < 0))).dictionary_encode()
+        at = first_match(chains, numbers, np.arange(len(numbers)))
+        return pa.array(stacks, pa.string()).take(nullable(at)).dictionary_encode()
 
     def _table(self, cells: Mapping[str, Any], columns: dict[str, Any]) -> pa.Table:
         count = len(cells["start_ns"])
         columns = {"start_ns": cells["start_ns"], "dur_ns": cells["end_ns"] - cells["start_ns"], **columns}
+        if "correlation" in cells:
+            columns["correlation"] = nullable(cells["correlation"])
+        if "device" in cells:
+            columns |= {"kind": constant(schema.UNKNOWN, count), "device": device_names(cells["device"]),
+                        EXTERNAL: nullable(self._operators_of(cells["correlation"]))}  # fmt: skip
         if "thread" in cells:
             thread = cells["thread"]
             tid = np.where(thread >= 0, thread & (2**32 - 1), NO_ROW)

@@ -10,23 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.ascend.device_tasks import BACKEND
 from perfkit_core.trace.assembly.draft import RECORDED_TYPES
-
-
-def positions(keys: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return for each of ``wanted`` a position in ``keys``, the last one if there are several, and the mask of those
-    that are found."""
-    if not len(keys):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    order = np.argsort(keys, kind="stable")
-    at = order[np.maximum(np.searchsorted(keys[order], wanted, side="right") - 1, 0)]
-    return at, keys[at] == wanted
-
-
-def codes(column: pa.DictionaryArray) -> IntArray:
-    return np.asarray(column.indices.fill_null(NO_ROW).to_numpy(zero_copy_only=False), np.int64)
 
 
 def nullable(values: npt.NDArray[np.integer[Any]]) -> pa.Array:

@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import (
     NO_ROW,
@@ -29,7 +28,7 @@ from perfkit_core.base.algorithms.arrays import (
     to_codes,
     valid,
 )
-from perfkit_core.readers.ascend.arguments import number, text
+from perfkit_core.readers.ascend.arguments import combined, number, text
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells
 from perfkit_core.trace.assembly.labels import with_sizes
 from perfkit_core.trace.model import collective, device_task, schema
@@ -40,21 +39,24 @@ TASK_TYPE, PART_TYPE = "Task Type", "task type"
 """Arguments with the type of a task on a stream, and of a part of a collective on a plane."""
 _TASK: Final = ("Task Id", "Subtask Id")
 _PART: Final = ("task id", "context id")
-PART_BYTES: Final = "size(Byte)"
+PART_BYTES, COPY_BYTES = "size(Byte)", "dataSize(B)"
+"""Arguments with the size of a part of a collective, and of a copy."""
 _STREAM: Final = "stream id"
+RANK_SIZE: Final = "rank_size"
+"""Argument of a collective with the number of ranks in its group."""
 _COMPUTES: Final = re.compile(r"(?:KERNEL_)?(?:AI_|AIV|AIC|MIX_|DSA|DVPP|STARS_COMMON)\w*")
 _KINDS: Final = (
     (re.compile(r"(?:\w+_)?(?:MEMCPY|SDMA|RDMA|PCIE_DMA)(?:_\w+)?"), schema.MEMCPY),
     (re.compile(r"MEMSET(?:_\w+)?"), schema.MEMSET),
-    (re.compile(r"(?:EVENT|NOTIFY|WRITE|STREAM|LABEL|CMO|WAIT|REMOTE_EVENT)(?:[_ ]\w+)*", re.IGNORECASE), schema.SYNC),
+    (re.compile(r"(?:EVENT|NOTIFY|WRITE|STREAM|LABEL|CMO|WAIT|VALUE|REMOTE_EVENT)(?:[_ ]\w+)*", re.I), schema.SYNC),
     (re.compile(r"PROFIL\w+"), schema.OVERHEAD),
     (re.compile(r"[A-Z0-9_]+"), schema.UNKNOWN),
 )
 """Names of tasks that are no kernels. A name in capital letters is the type of a task, not the name of a kernel."""
 _NEAR_NS: Final = 1000
 """Two records of one task begin within this time."""
-_ROUNDED_NS: Final = 1
-"""The starts of one task in two of the vendor's tables differ by at most this, because both are rounded."""
+_ROUNDED_NS: Final = (0, -1, 1)
+"""Differences between the starts of one task in two of the vendor's tables, because both are rounded."""
 
 DETAILS: Final = pa.schema(
     [
@@ -99,12 +101,15 @@ def with_tasks(
     ids = connection[whole & (connection >= 0)]
     parts = described_parts | (np.isin(connection, ids) & (kinds != schema.KERNEL))
     kinds[parts] = schema.OTHER
+    kinds[~valid(types) & ~whole & ~parts & valid(types).any()] = schema.OVERHEAD  # marks of mstx and of schedulers
     columns = with_cells(columns, "kind", rows, pa.array(kinds.tolist(), pa.string()).dictionary_encode())
     columns = _with_directions(columns, rows[kinds == schema.MEMCPY], copy_kind)
     columns = _with_streams(columns, rows[whole], rows[parts & ~on_plane])
     columns, second = _with_parts(columns, rows, args, on_plane)
     recorded = _with_collectives(replace(recorded, columns=columns), rows[whole])
-    recorded = with_sizes(recorded, rows[parts], number(picked(recorded.columns["args"], rows[parts]), PART_BYTES))
+    sizes = np.maximum(*(number(picked(recorded.columns["args"], rows), key) for key in (PART_BYTES, COPY_BYTES)))
+    sized = (parts | (kinds == schema.MEMCPY)) & (sizes >= 0)
+    recorded = with_sizes(recorded, rows[sized], sizes[sized])
     if details is not None and len(details):
         recorded = _with_details(recorded, rows[kinds == schema.KERNEL], details)
     return recorded.without(second), len(second)
@@ -114,14 +119,9 @@ def _kinds(names: pa.Array, types: pa.Array) -> tuple[npt.NDArray[np.object_], B
     """Return the kinds of tasks, and which of them are whole collectives."""
     named, typed = (Codes(*to_codes([column.dictionary_encode()], len(column)))
                     for column in (names.cast(pa.string()), types))  # fmt: skip
-    width = len(typed.values) + 1
-    pairs, of_pair = np.unique((named.codes + 1).astype(np.int64) * width + typed.codes + 1, return_inverse=True)
+    pairs, of_pair = combined(named, typed)
     kinds, whole = np.empty(len(pairs), object), np.zeros(len(pairs), np.bool_)
-    for at, pair in enumerate(pairs.tolist()):
-        code, type_code = divmod(pair, width)
-        name, of_type = (
-            values[index - 1] if index else "" for values, index in ((named.values, code), (typed.values, type_code))
-        )
+    for at, (name, of_type) in enumerate(pairs):
         whole[at] = not of_type and _COLLECTIVE.fullmatch(name) is not None
         kind = next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), schema.KERNEL)
         computes = _COMPUTES.fullmatch(of_type) or _COMPUTES.fullmatch(name)
@@ -135,13 +135,11 @@ def _with_directions(columns: pa.Table, rows: IntArray, copy_kind: Callable[[str
     if not len(rows):
         return columns
     external = integers(columns, EXTERNAL)
-    calls = np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS) & np.isin(external, external[rows]))
-    name_of = dict(zip(external[calls].tolist(), picked(columns["name"], calls).to_pylist(), strict=True))
-    name_of[NO_ROW] = None
-    found = [
-        copy_kind(arguments or "") or copy_kind(name_of.get(call) or "")
-        for call, arguments in zip(external[rows].tolist(), picked(columns["args"], rows).to_pylist(), strict=True)
-    ]
+    calls = np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS) & (external != NO_ROW))
+    call = first_match(external[rows], external[calls], calls)
+    texts = (picked(columns["args"], rows), columns["name"].take(pa.array(call, mask=call == NO_ROW)))
+    found = [next(filter(None, map(copy_kind, filter(None, pair))), None)
+             for pair in zip(*(column.to_pylist() for column in texts), strict=True)]  # fmt: skip
     return with_cells(columns, "copy_kind", rows, pa.array(found, pa.string()).dictionary_encode())
 
 
@@ -162,21 +160,14 @@ def _with_parts(columns: pa.Table, rows: IntArray, args: pa.Array, on_plane: Boo
     start = integers(columns, "start_ns")
     of_part = _task_keys(args.filter(pa.array(on_plane)), _PART, number(args, _STREAM)[on_plane])
     of_task = _task_keys(args.filter(pa.array(~on_plane)), _TASK, integers(columns, "stream")[task])
-    _, code = np.unique(np.concatenate([of_part, of_task]), axis=0, return_inverse=True)
-    code = code.reshape(-1)
+    codes = np.unique(np.concatenate([of_part, of_task]), axis=0, return_inverse=True)[1].reshape(-1)
     place_of_part, place_of_task = (
-        np.array([code_ * len(code) + place for code_, place in zip(codes, _places(codes, start[rows_]), strict=True)])
-        for codes, rows_ in ((code[: len(part)], part), (code[len(part) :], task))
+        _places(codes[part_of_codes], start[of_codes])
+        for part_of_codes, of_codes in ((slice(len(part)), part), (slice(len(part), None), task))
     )
-    order = np.argsort(place_of_task)
-    at = np.minimum(np.searchsorted(place_of_task[order], place_of_part), len(task) - 1) if len(task) else part * 0
-    same = np.zeros(len(part), np.bool_)
-    if len(task):
-        other = order[at]
-        same = (place_of_task[other] == place_of_part) & (np.abs(start[task[other]] - start[part]) <= _NEAR_NS)
-    if not same.any():
-        return columns, part[same]
-    targets = task[other[same]]
+    other = first_match(place_of_part, place_of_task, task)
+    same = (other != NO_ROW) & (np.abs(start[other] - start[part]) <= _NEAR_NS)
+    targets = other[same]
     by_target = np.argsort(targets)
     texts = [
         f"{mine[:-1]}, {more.lstrip()[1:]}"
@@ -195,30 +186,23 @@ def _task_keys(args: pa.Array, keys: tuple[str, str], stream: IntArray) -> IntAr
 
 
 def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
-    """Return for each task its place, in time, among those with the same code: numbers of tasks are used again."""
+    """Return for each task a number of its code and its place, in time, among those with this code: numbers of tasks
+    are used again."""
     order = np.lexsort((start_ns, codes))
     ordered = codes[order]
-    first = np.searchsorted(ordered, ordered)
     places = np.empty(len(codes), np.int64)
-    places[order] = np.arange(len(codes)) - first
+    places[order] = (ordered << 32) + np.arange(len(codes)) - np.searchsorted(ordered, ordered)
     return places
 
 
 def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> RecordedEvents:
     """Return the events with what the vendor's table of kernels says about the kernels ``rows``."""
     columns = recorded.columns
-    details = details.take(pc.sort_indices(details["start_ns"]))
-    start, listed = integers(columns, "start_ns")[rows], integers(details, "start_ns")
-    at = np.searchsorted(listed, start - _ROUNDED_NS)
-    names = picked(columns["name"], rows).cast(pa.string()).to_pylist()
-    titles = details["name"].to_pylist()
-    found = np.full(len(rows), NO_ROW)
-    for number_, (name, first, begin) in enumerate(zip(names, at.tolist(), start.tolist(), strict=True)):
-        while first < len(listed) and listed[first] <= begin + _ROUNDED_NS:
-            if titles[first] == name:
-                found[number_] = first
-                break
-            first += 1
+    keys = zip(details["name"].to_pylist(), details["start_ns"].to_pylist(), strict=True)
+    at = {key: number_ for number_, key in enumerate(keys)}
+    kernels = zip(picked(columns["name"], rows).to_pylist(), integers(columns, "start_ns")[rows].tolist(), strict=True)
+    near = ((at[key] for shift in _ROUNDED_NS if (key := (name, start + shift)) in at) for name, start in kernels)
+    found = np.array([next(places, NO_ROW) for places in near], np.int64)
     rows, chosen = rows[found >= 0], details.take(pa.array(found[found >= 0]))
     exact = valid(chosen["dur_ns"].combine_chunks())
     for name, source in (("dur_ns", "dur_ns"), ("shapes", "shapes"), ("dtypes", "dtypes")):
@@ -237,15 +221,23 @@ def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvent
         return recorded
     names = picked(recorded.columns["name"], rows).to_pylist()
     args = picked(recorded.columns["args"], rows)
-    counts, types = number(args, "count").tolist(), text(args, "data_type").to_pylist()
+    counts, ranks = (number(args, key).tolist() for key in ("count", RANK_SIZE))
     facts, sizes = [], np.full(len(rows), -1, np.int64)
-    for at, (name, count, of_type) in enumerate(zip(names, counts, types, strict=True)):
+    for at, (name, count, members, of_type) in enumerate(
+        zip(names, counts, ranks, text(args, "data_type").to_pylist(), strict=True)
+    ):
         match = _COLLECTIVE.fullmatch(name)
         call = match["call"].lower() if match else name.lower()
         dtype, element_bytes = _TYPES.get(of_type or "", (None, 0))
         elements = count if count >= 0 else None
         facts.append(
-            Collective(_CALLS.get(call, call), group=match["group"] if match else None, elements=elements, dtype=dtype)
+            Collective(
+                _CALLS.get(call, call),
+                group=match["group"] if match else None,
+                elements=elements,
+                dtype=dtype,
+                group_size=members if members > 0 else None,
+            )
         )
         if elements is not None and 0 < element_bytes <= (2**63 - 1) // max(elements, 1):
             sizes[at] = elements * element_bytes

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked
-from perfkit_core.readers.ascend.arguments import number
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked, valid
+from perfkit_core.readers.ascend.arguments import number, text
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
 from perfkit_core.trace.model import schema
 
@@ -29,9 +29,15 @@ _LEVELS: Final = {"AscendCL": "acl", "Node": "node", "Model": "model", "Hccl": "
                   "Runtime": "runtime"}  # fmt: skip
 """Levels in the vendor's text, and in its database."""
 _WAITS: Final = re.compile(r"acl(?:rt|mdl)Synchronize\w*")
-_LAYER_BITS, _DEVICE = 10, 31
-"""The number of a process for display has the number of the real process above this many bits, and the number of the
-device in the lowest five."""
+MARK: Final = "user_annotation"
+"""Category of ranges of mstx. The vendor's text has them in a process that has the name of the program."""
+_MARK_TYPE: Final = "event_type"
+"""Argument of ranges of mstx in the text."""
+COLLECTOR: Final = "GC"
+"""Category and name of the work of Python's garbage collector. The text has it in the process ``Python GC``."""
+_LAYER_BITS, _DEVICE_BITS = 10, 5
+"""The number of a process for display has the number of the real process above this many bits, and that of the device
+in the last bits."""
 
 
 def kind(name: str) -> str:
@@ -46,20 +52,21 @@ def real_process(shown: int, processes: Collection[int]) -> int | None:
     return next(iter(processes)) if len(processes) == 1 else None
 
 
-def device_of(shown: int, processes: Collection[int]) -> int | None:
-    """Return the device that the process ``shown`` shows, None if its number does not say it."""
-    return shown & _DEVICE if shown >> _LAYER_BITS in processes else None
+def device_number(shown: int, processes: Collection[int]) -> int:
+    """Return the number of the device that a process shows, 0 if it is unknown."""
+    return shown & (1 << _DEVICE_BITS) - 1 if shown >> _LAYER_BITS in processes else 0
 
 
 def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> RecordedEvents:
-    """Return the events in which calls have the name, level, kind and process of the call. ``process_names`` are those
-    of the metadata."""
-    columns = recorded.columns
-    shown = [int(key.rpartition(":")[2]) for key, name in process_names.items() if name == PROCESS]
-    pid = integers(columns, "pid")
-    rows = np.flatnonzero(np.isin(pid, shown) & one_of(columns["kind"], schema.RUNTIME))
-    if not len(rows):
-        return recorded
+    """Return the events in which calls, ranges of mstx and the garbage collector have their kind and process, and calls
+    also their name and level. ``process_names`` are those of the metadata."""
+    columns, pid = recorded.columns, integers(recorded.columns, "pid")
+    marks = np.flatnonzero(one_of(columns["device"], schema.CPU) & one_of(columns["kind"], schema.UNKNOWN))
+    marks = marks[valid(text(picked(columns["args"], marks), _MARK_TYPE))]
+    for name, value in (("kind", schema.ANNOTATION), ("category", MARK)):
+        columns = with_cells(columns, name, marks, pa.repeat(value, len(marks)).dictionary_encode())
+    calling = [int(key.rpartition(":")[2]) for key, name in process_names.items() if name == PROCESS]
+    rows = np.flatnonzero(np.isin(pid, calling) & one_of(columns["kind"], schema.RUNTIME))
     encoded = picked(columns["name"], rows).cast(pa.string()).dictionary_encode()
     parts = [name.partition("@") for name in encoded.dictionary.to_pylist()]
     names = [call or level for level, _, call in parts]
@@ -67,26 +74,27 @@ def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> Re
     for name, values in (("name", names), ("category", levels), ("kind", [kind(name) for name in names])):
         cells = pa.array(values, pa.string()).take(encoded.indices).dictionary_encode()
         columns = with_cells(columns, name, rows, cells)
-    processes = with_operators(columns)
-    real = {number: real_process(number, processes) for number in shown}
-    new = np.array([number if (process := real.get(number)) is None else process for number in pid[rows].tolist()])
-    return replace(recorded, columns=with_cells(columns, "pid", rows, pa.array(new, pa.int64())))
-
-
-def with_operators(columns: pa.Table) -> set[int]:
-    """Return the processes that have operators."""
-    pid = integers(columns, "pid")
-    return set(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid != NO_ROW)].tolist())
+    processes = set(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid != NO_ROW)].tolist())
+    collecting = np.flatnonzero(one_of(columns["category"], COLLECTOR))
+    for shown in set(pid[np.concatenate([rows, marks, collecting])].tolist()) - {NO_ROW}:
+        if (process := real_process(shown, processes)) is not None:
+            pid[pid == shown] = process
+    return replace(recorded, columns=with_integers(columns, "pid", pid))
 
 
 QUEUE_NUMBER: Final = "correlation_id"
 """Argument with the number of a call in the queue."""
 ENQUEUE, DEQUEUE = "enqueue", "dequeue"
 """Categories of both ends of the queue."""
-_TAKEN: Final = "Dequeue@"
-"""Prefix of the name of a call at the end of the queue where it is taken."""
+_PUT, _TAKEN = "Enqueue", "Dequeue@"
+"""Name of a call at the end of the queue where it is put, and the beginning of its name where it is taken."""
 _TRIED: Final = 64
 """Number of events, the latest first, among which the one around a time is looked for: operators nest."""
+
+
+def queue_end(name: str) -> str | None:
+    """Return the category of an end of the queue by its name, None for other events."""
+    return ENQUEUE if name == _PUT else DEQUEUE if name.startswith(_TAKEN) else None
 
 
 def with_queued_work(recorded: RecordedEvents) -> RecordedEvents:
@@ -103,9 +111,8 @@ def with_queued_work(recorded: RecordedEvents) -> RecordedEvents:
         return recorded
     around = enclosing(recorded, taken, call)
     work, around = work[around != NO_ROW], around[around != NO_ROW]
-    numbers = [number(picked(columns["args"], rows), QUEUE_NUMBER) for rows in (taken, put)]
-    of_taken = numbers[0][np.searchsorted(taken, around)]
-    source = np.where(of_taken >= 0, first_match(of_taken, numbers[1], put), NO_ROW)
+    of_taken, of_put = (number(picked(columns["args"], rows), QUEUE_NUMBER) for rows in (taken, put))
+    source = first_match(of_taken[np.searchsorted(taken, around)], of_put, put)
     work, source = work[source != NO_ROW], source[source != NO_ROW]
     operator = enclosing(recorded, np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS)), source)
     work, operator = work[operator != NO_ROW], operator[operator != NO_ROW]

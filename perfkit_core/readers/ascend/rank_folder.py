@@ -18,7 +18,9 @@ from perfkit_core.base.system.paths import is_folder
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.ascend import arguments
 from perfkit_core.readers.ascend.allocations import ALLOCATIONS
+from perfkit_core.readers.ascend.database_columns import mapped
 from perfkit_core.readers.ascend.device_tasks import DETAILS
+from perfkit_core.readers.chrome.dialect import integer
 from perfkit_core.trace.storage.bytestream import DAMAGED, open_bytes
 
 OUTPUT: Final = "ASCEND_PROFILER_OUTPUT"
@@ -40,20 +42,38 @@ NOT_ANALYSED: Final = (
 )
 
 
+def versions(metadata: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in metadata.items() if key.endswith("version") and isinstance(value, str)}
+
+
+def groups(metadata: Mapping[str, Any]) -> dict[str, tuple[str | None, int]]:
+    """Return the purpose and the size of each process group, by the vendor's name."""
+    stated = metadata.get("parallel_group_info")
+    return {
+        name: (group.get("group_name"), len(group["global_ranks"]))
+        for name, group in (stated.items() if isinstance(stated, dict) else ())
+        if isinstance(group, dict) and isinstance(group.get("global_ranks"), list)
+    }
+
+
+def world_size(metadata: Mapping[str, Any]) -> int | None:
+    """Return the number of ranks of the job, None if it is not recorded."""
+    stated = metadata.get("distributed_args")
+    size = integer(stated.get("world_size")) if isinstance(stated, dict) else None
+    sizes = [size for purpose, size in groups(metadata).values() if purpose == "default_group"]
+    return size if size is not None and size > 0 else max(sizes, default=None)
+
+
 def files(folder: Path) -> list[Path]:
     """Return the file with the events of each rank in a folder: the folder of a rank, or one that holds such folders.
     Return [] for other folders. Raises SourceError for a recording that was not analysed."""
     if folder.name == OUTPUT:
         ranks = [folder.parent]
-    elif _is_rank(folder):
+    elif folder.name.endswith(SUFFIX) or is_folder(folder / OUTPUT):
         ranks = [folder]
     else:
         ranks = sorted(child for child in folder.iterdir() if child.name.endswith(SUFFIX) and is_folder(child))
     return [RankFolder(rank).recording() for rank in ranks]
-
-
-def _is_rank(folder: Path) -> bool:
-    return folder.name.endswith(SUFFIX) or is_folder(folder / OUTPUT)
 
 
 class RankFolder:
@@ -70,7 +90,8 @@ class RankFolder:
     def recording(self) -> Path:
         """Return the file with the events: a database, which is exact, or else the text. Raises SourceError."""
         output = self.path / OUTPUT
-        found = sorted(output.glob(DATABASES)) + [file for name in TRACES if (file := output / name).exists()]
+        names = (DATABASES, f"{DATABASES}.gz", *TRACES)
+        found = [file for name in names for file in sorted(output.glob(name))]
         if not found:
             raise SourceError(f"{self.path}: no {TRACES[0]} and no {DATABASES} in {OUTPUT}", NOT_ANALYSED)
         return found[0]
@@ -78,25 +99,11 @@ class RankFolder:
     @functools.cached_property
     def rank(self) -> int | None:
         """The rank of the process, None if it is not recorded."""
-        stated = self._info.get("rank_id")
-        if isinstance(stated, int) and stated >= 0:
+        stated = integer(self._info.get("rank_id"))
+        if stated is not None and stated >= 0:
             return stated
         number = next((match[1] for name in self._names if (match := _INFO.fullmatch(name)) and match[1]), None)
         return None if number is None else int(number)
-
-    @functools.cached_property
-    def world_size(self) -> int | None:
-        """The number of ranks of the job, None if it is not recorded."""
-        arguments_ = self._metadata.get("distributed_args")
-        size = arguments_.get("world_size") if isinstance(arguments_, dict) else None
-        groups = self._metadata.get("parallel_group_info")
-        members = [
-            len(group["global_ranks"])
-            for group in (groups.values() if isinstance(groups, dict) else ())
-            if isinstance(group, dict) and group.get("group_name") == "default_group"
-            and isinstance(group.get("global_ranks"), list)
-        ]  # fmt: skip
-        return size if isinstance(size, int) and size > 0 else max(members, default=None)
 
     @functools.cached_property
     def options(self) -> dict[str, bool]:
@@ -109,20 +116,20 @@ class RankFolder:
         """The level of the recording, other settings that decide what it contains, and versions of the software."""
         config = self._section("experimental_config")
         settings = {key.strip("_"): config[key] for key in _SETTINGS if config.get(key) is not None}
-        versions = {key: value for part in (self._info, self._metadata) for key, value in part.items()
-                    if key.endswith("version") and isinstance(value, str)}  # fmt: skip
-        return settings | versions
+        return settings | versions({**self._info, **self.metadata})
 
     @functools.cached_property
     def kernels(self) -> pa.Table | None:
         """The vendor's table of kernels (:data:`~perfkit_core.readers.ascend.device_tasks.DETAILS`)."""
-        table = self._table(_KERNELS)
-        if table is None or not {"Name", "Start Time(us)", "Duration(us)"} <= set(table.column_names):
+        table = self._table(_KERNELS, "Name", "Start Time(us)", "Duration(us)")
+        if table is None:
             return None
+        duration = _times(table, "Duration(us)")
+        blocks = "Block Dim" if "Block Dim" in table.column_names else "Block Num"
         columns = {
-            "start_ns": _times(table, "Start Time(us)"), "dur_ns": _times(table, "Duration(us)"),
+            "start_ns": _times(table, "Start Time(us)"), "dur_ns": pc.if_else(pc.less(duration, 0), None, duration),
             "name": _texts(table, "Name"), "type": _texts(table, "Type"), "core": _texts(table, "Accelerator Core"),
-            "wait_ns": _times(table, "Wait Time(us)"), "blocks": _integers(table, "Block Dim"),
+            "wait_ns": _times(table, "Wait Time(us)"), "blocks": _sizes(table, blocks, 1),
             "shapes": _mapped(_texts(table, "Input Shapes"), arguments.shapes),
             "dtypes": _mapped(_texts(table, "Input Data Types"), arguments.types),
         }  # fmt: skip
@@ -132,8 +139,8 @@ class RankFolder:
     @functools.cached_property
     def allocations(self) -> pa.Table | None:
         """The vendor's table of allocations (:data:`~perfkit_core.readers.ascend.memory.ALLOCATIONS`)."""
-        table = self._table(_MEMORY)
-        if table is None or not {"Name", "Size(KB)", "Allocation Time(us)"} <= set(table.column_names):
+        table = self._table(_MEMORY, "Name", "Size(KB)", "Allocation Time(us)")
+        if table is None:
             return None
         sizes = {
             f"{when}_{what}": _sizes(table, f"{when.capitalize()} Total {what.capitalize()}(MB)", _MIB)
@@ -142,7 +149,7 @@ class RankFolder:
         columns = {
             "name": _texts(table, "Name"), "bytes": _sizes(table, "Size(KB)", _KIB),
             "allocation_ns": _times(table, "Allocation Time(us)"), "release_ns": _times(table, "Release Time(us)"),
-            "stream": _texts(table, "Stream Ptr"), "device": _devices(_texts(table, "Device Type")), **sizes,
+            "stream": _texts(table, "Stream Ptr"), "device": pc.utf8_lower(_texts(table, "Device Type")), **sizes,
         }  # fmt: skip
         return pa.table([columns[field.name].cast(field.type) for field in ALLOCATIONS], ALLOCATIONS)
 
@@ -155,7 +162,8 @@ class RankFolder:
         return next((_json(self.path / name) for name in self._names if _INFO.fullmatch(name)), {})
 
     @functools.cached_property
-    def _metadata(self) -> Mapping[str, Any]:
+    def metadata(self) -> Mapping[str, Any]:
+        """What the program states about the recording."""
         return _json(self.path / _METADATA) if _METADATA in self._names else {}
 
     def _section(self, name: str) -> Mapping[str, Any]:
@@ -163,8 +171,9 @@ class RankFolder:
         section = config.get(name) if isinstance(config, dict) else None
         return section if isinstance(section, dict) else {}
 
-    def _table(self, name: str) -> pa.Table | None:
-        """Return a table with columns of text, or None if the folder lacks it. Raises SourceError if it is damaged."""
+    def _table(self, name: str, *needed: str) -> pa.Table | None:
+        """Return a table with columns of text, or None if the folder lacks it. Raises SourceError if it is damaged, or
+        if one of the ``needed`` columns does not exist once."""
         path = next((file for end in ("", ".gz") if (file := self.path / OUTPUT / f"{name}{end}").exists()), None)
         content = b"" if path is None else _content(path)
         if not content.strip():
@@ -173,8 +182,11 @@ class RankFolder:
             names = pv.open_csv(pa.BufferReader(content), parse_options=_PARSING).schema.names
             types = pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True,
                                       null_values=["", "N/A"], quoted_strings_can_be_null=True)  # fmt: skip
-            return pv.read_csv(pa.BufferReader(content), parse_options=_PARSING, convert_options=types)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
+            table = pv.read_csv(pa.BufferReader(content), parse_options=_PARSING, convert_options=types)
+            for column in needed if len(table) else ():
+                table.column(column)
+            return table
+        except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
             text = f"{path}: not a readable table ({str(error).splitlines()[0][:200]})"
             raise SourceError(text, "let the profiler analyse the recording again, or remove the file") from None
 
@@ -202,21 +214,18 @@ def _json(path: Path) -> Mapping[str, Any]:
 
 
 def _texts(table: pa.Table, name: str) -> pa.ChunkedArray:
-    if name not in table.column_names:
+    at = table.schema.get_field_index(name)  # -1 also if there are several
+    if at < 0:
         return pa.chunked_array([pa.nulls(len(table), pa.string())])
-    column = pc.utf8_trim_whitespace(table[name])
+    column = pc.utf8_trim_whitespace(table.column(at))
     return pc.if_else(pc.is_in(column, pa.array(["", "N/A"])), None, column)
 
 
 def _times(table: pa.Table, name: str) -> pa.Array:
     """Return times in µs, which are texts, in ns."""
     column = _texts(table, name)
-    return pc.if_else(pc.is_valid(column).combine_chunks(), pa.array(to_ns(column.to_pylist())), None)
-
-
-def _integers(table: pa.Table, name: str) -> pa.ChunkedArray:
-    column = _texts(table, name)
-    return pc.if_else(pc.match_substring_regex(column, r"^\d{1,18}$"), column, None).cast(pa.int64())
+    times = to_ns(column.to_pylist(), lambda at: f" (row {at + 1} of the column {name} in a table of the vendor)")
+    return pc.if_else(pc.is_valid(column).combine_chunks(), pa.array(times), None)
 
 
 def _sizes(table: pa.Table, name: str, unit: int) -> pa.Array:
@@ -225,11 +234,5 @@ def _sizes(table: pa.Table, name: str, unit: int) -> pa.Array:
     return pc.cast(pc.round(pc.multiply(plain.cast(pa.float64()), float(unit))), pa.int64())
 
 
-def _devices(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.utf8_lower(column)
-
-
 def _mapped(column: pa.ChunkedArray, meaning: Any) -> pa.Array:
-    encoded = column.combine_chunks().dictionary_encode()
-    values = pa.array([meaning(value) for value in encoded.dictionary.to_pylist()], pa.string())
-    return values.take(encoded.indices)
+    return mapped(column.combine_chunks().dictionary_encode(), meaning)

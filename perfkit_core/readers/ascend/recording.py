@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from perfkit_core.readers.ascend.allocations import with_memory
 from perfkit_core.readers.ascend.database import FORMAT, AscendDatabase, Labels
 from perfkit_core.readers.ascend.device_tasks import with_tasks
 from perfkit_core.readers.ascend.host_calls import with_operator_details, with_queued_work
-from perfkit_core.readers.ascend.rank_folder import RankFolder
+from perfkit_core.readers.ascend.rank_folder import RankFolder, versions, world_size
 from perfkit_core.readers.sqlite_file import MAGIC, may_have, opened
 from perfkit_core.trace.assembly.assemble import OperatorNames, assemble
 from perfkit_core.trace.assembly.draft import RecordedEvents
@@ -66,25 +66,26 @@ def read_database(
             source=str(path), format="ascend-db", framework=framework, devices=database.devices(),
             incomplete=bool(file.damaged),
         )  # fmt: skip
-        rank, settings = database.rank(), database.settings()
+        rank, metadata = database.rank(), database.metadata()
         recorded = recorded.with_account(database.account())
         findings = database.findings()
-    meta = described(meta, folder, settings, rank)
+    meta = described(meta, folder, metadata, rank)
     recorded, more = completed(recorded, meta, details, allocations, copy_kind)
     return assemble(recorded, meta, findings + more, next(iter(meta.ranks), None), operator_names)
 
 
 def described(
-    meta: TraceMeta, folder: RankFolder | None, settings: dict[str, Any] | None = None, rank: int | None = None
+    meta: TraceMeta, folder: RankFolder | None, stated: Mapping[str, Any] | None = None, rank: int | None = None
 ) -> TraceMeta:
-    """Return the metadata with what the folder of the rank says. ``rank`` and ``settings`` are from the recording."""
-    settings = {**(settings or {}), **(folder.settings if folder else {})}
+    """Return the metadata with what the folder of the rank says. ``rank`` and ``stated`` are from the recording."""
+    stated = {**(stated or {}), **(folder.metadata if folder else {})}
+    settings = {**versions(stated), **(folder.settings if folder else {})}
     rank = folder.rank if rank is None and folder else rank
     ranks = meta.ranks or (() if rank is None else (rank,))
     return structs.replace(
         meta,
         ranks=ranks,
-        world_size=folder.world_size if meta.world_size is None and folder else meta.world_size,
+        world_size=world_size(stated) if meta.world_size is None else meta.world_size,
         options={**meta.options, **(folder.options if folder else {})},
         extra={**meta.extra, SETTINGS: settings} if settings else meta.extra,
     )

@@ -35,15 +35,14 @@ _ROWS_LOOKED_AT: Final = 16
 class ProcessRole:
     """What the events of a process with a certain name are. With ``derived``, they are sums that the writer computed
     from other events. ``backend`` is the type of the device, or None for host events of the kind ``kind``. The threads
-    of a device are its streams, or with ``threads_are_devices``, they are devices. ``device_of`` returns the number of
-    the device that the number of the process contains, or None; its second argument are the processes with operators.
-    """
+    of a device are its streams, or with ``threads_are_devices``, they are devices. ``device_number(pid, pids)`` returns
+    the number of the device, which is otherwise that in the label. ``pids`` are all processes with names."""
 
     backend: str | None = None
     kind: str | None = None
     derived: bool = False
     threads_are_devices: bool = False
-    device_of: Callable[[int, Collection[int]], int | None] | None = None
+    device_number: Callable[[int, Collection[int]], int] | None = None
 
 
 class Link(NamedTuple):
@@ -140,7 +139,7 @@ def _origins(
     """Return for each lane where its events ran, and whether they are sums. ``linked`` is the mask of the ``rows`` at
     which a link ends."""
     names_of = {key.partition(":")[2]: name for key, name in meta.thread_names.items()}
-    processes = set(integers(columns, "pid")[one_of(columns["kind"], *schema.OPERATOR_KINDS)].tolist())
+    processes = {int(key.rpartition(":")[2]) for key in meta.process_names}
     order = np.argsort(lane_of, kind="stable")
     ends = np.searchsorted(lane_of[order], np.arange(len(lanes) + 1))
     origins, derived = [], []
@@ -156,8 +155,8 @@ def _origins(
         thread = names_of.get(f"{lane[0]}:{lane[1]}", "")
         ends_link = bool(linked[order[begin:end]].any())
         origin = _lane_origin(interpreter, role, f"{label} {process}", thread, lane, args, ends_link)
-        if origin is not None and role is not None and role.device_of is not None:
-            origin = replace(origin, device=role.device_of(lane[0], processes) or origin.device)
+        if origin is not None and role is not None and role.device_number is not None:
+            origin = replace(origin, device=role.device_number(lane[0], processes))
         origins.append(origin)
     return origins, derived
 

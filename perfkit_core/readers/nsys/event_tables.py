@@ -129,18 +129,11 @@ FILLS: Final = EventTable(
 SYNCS: Final = EventTable(
     f"{_PREFIX}SYNCHRONIZATION", "synchronization", {**_DEVICE, **_CALL, **_TIMES, "sync": "{syncType}"}, ("sync",)
 )
-CALLS: Final = EventTable(
-    f"{_PREFIX}RUNTIME", "cuda_runtime", {**_HOST, **_CALL, **_TIMES, "name": "{nameId}"}, ("name",)
-)  # fmt: skip
-OVERHEADS: Final = tuple(
-    EventTable(name, "overhead", {**_HOST, **_TIMES, "name": "{nameId}"},
-               ("name",))
-    for name in (f"{_PREFIX}OVERHEAD", "PROFILER_OVERHEAD")
-)  # fmt: skip
-LIBRARIES: Final = tuple(
-    EventTable(f"{name.upper()}_EVENTS", name, {**_HOST, **_TIMES, "name": "{nameId}"}, ("name",))
-    for name in ("cudnn", "cublas")
-)
+_NAMED: Final = {**_HOST, **_TIMES, "name": "{nameId}"}
+CALLS: Final = EventTable(f"{_PREFIX}RUNTIME", "cuda_runtime", {**_NAMED, **_CALL}, ("name",))
+_OVERHEADS: Final = (f"{_PREFIX}OVERHEAD", "PROFILER_OVERHEAD")
+OVERHEADS: Final = tuple(EventTable(name, "overhead", _NAMED, ("name",)) for name in _OVERHEADS)
+LIBRARIES: Final = tuple(EventTable(f"{name.upper()}_EVENTS", name, _NAMED, ("name",)) for name in ("cudnn", "cublas"))
 MARK: Final = (34, 65)
 PUSH_POP: Final = (59, 70)
 START_END: Final = (60, 71)

@@ -254,12 +254,7 @@ class _Export:
     def _unread(self) -> dict[str, int]:
         """Return the number of rows of each table with times that perfkit does not read."""
         read = {table.name for table in tables.TABLES}
-        counts = {
-            name: self._database.value(name, "COUNT(*)")
-            for name, columns in self._database.columns.items()
-            if name not in read and not name.startswith(_NO_EVENTS) and columns.keys() & _TIMES
-        }
-        return {name: count for name, count in counts.items() if isinstance(count, int) and count}
+        return self._database.unread(lambda name: name in read or name.startswith(_NO_EVENTS), _TIMES)
 
     def account(self) -> tuple[ReadEvents, ...]:
         """Return what became of the rows with times that are no events of the trace."""
@@ -273,12 +268,7 @@ class _Export:
         return tuple(entry for entry in entries if entry.count > 0)
 
     def findings(self) -> tuple[Finding, ...]:
-        database, findings = self._database, []
-        if database.damaged:
-            text = message(
-                "these tables are damaged and were read only in part: {names:list}", names=[*database.damaged]
-            )
-            findings.append(Finding("truncated", text))
+        findings = self._database.findings(self._unread())
         if unended := self._unended:
             text = plural(
                 "1 range had not ended when the recording stopped and is left out",
@@ -315,9 +305,6 @@ class _Export:
                 count=self._graphs,
             )
             findings.append(Finding("graphs-without-kernels", text, note=True))
-        if unread := list(self._unread()):
-            text = message("perfkit does not read these tables: {names:list}", names=unread)
-            findings.append(Finding("tables-not-read", text, note=True))
         if self.clock == "relative":
             text = message("the file does not record the date: its times count from the start of the recording")
             findings.append(Finding("no-clock-origin", text, note=True))

@@ -86,11 +86,7 @@ class RecordedEvents:
 
     def without(self, rows: IntArray) -> RecordedEvents:
         """Return all events but those of ``rows``."""
-        if not len(rows):
-            return self
-        remains = np.ones(self.columns.num_rows, np.bool_)
-        remains[rows] = False
-        return self.taken(np.flatnonzero(remains))
+        return self.taken(np.delete(np.arange(self.columns.num_rows), rows)) if len(rows) else self
 
     def taken(self, rows: IntArray) -> RecordedEvents:
         """Return the events of ``rows``, which has no duplicates, in this order."""
