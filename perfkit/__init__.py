@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from perfkit_core.exporters.export import export
     from perfkit_core.exporters.scrub import scrub
     from perfkit_core.integrations.sql.statement import sql
-    from perfkit_core.integrations.trackers.mlflow import to_mlflow
-    from perfkit_core.integrations.trackers.tensorboard import to_tensorboard
-    from perfkit_core.integrations.trackers.wandb import to_wandb
+    from perfkit_core.integrations.trackers import to_mlflow, to_tensorboard, to_wandb
     from perfkit_core.output.report.run_list import list_runs
     from perfkit_core.readers.load import load
     from perfkit_core.recording.profiled_loop import profile
@@ -53,9 +51,9 @@ _HOMES = {
     "list_runs": "output.report.run_list",
     "load": "readers.load",
     "profile": "recording.profiled_loop",
-    "to_mlflow": "integrations.trackers.mlflow",
-    "to_tensorboard": "integrations.trackers.tensorboard",
-    "to_wandb": "integrations.trackers.wandb",
+    "to_mlflow": "integrations.trackers",
+    "to_tensorboard": "integrations.trackers",
+    "to_wandb": "integrations.trackers",
     "report": "api",
     "scrub": "exporters.scrub",
     "sql": "integrations.sql.statement",

@@ -40,10 +40,7 @@ def log(
     from perfkit_core.api import TOGETHER_BYTES
     from perfkit_core.base.system.failures import one_line
     from perfkit_core.base.system.paths import is_folder
-    from perfkit_core.integrations.trackers.mlflow import to_mlflow
-    from perfkit_core.integrations.trackers.tensorboard import to_tensorboard
-    from perfkit_core.integrations.trackers.tracker import logged_run
-    from perfkit_core.integrations.trackers.wandb import to_wandb
+    from perfkit_core.integrations.trackers import logged_run, to_mlflow, to_tensorboard, to_wandb
 
     if output is not None and tracker != "tensorboard":
         raise UsageError(f"--output does not apply to {tracker}", "its settings say where runs are stored")

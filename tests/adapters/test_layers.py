@@ -199,8 +199,8 @@ def test_the_rows_sum_to_the_frameworks_own_operator_times(recordings: Recording
     assert int(outermost.iloc[0]) < recordings.operators_ns
 
 
-def test_the_exported_file_has_the_same_layers(recordings: Recordings) -> None:
-    """Paddle's JSON has rounded times. A file has no numbers of parameters."""
+def test_the_exported_file_has_the_same_layers(native: Framework, recordings: Recordings) -> None:
+    """Paddle's JSON has rounded times. A file has no numbers of parameters. Those of the run are those of describe."""
     live = modules(recordings.labelled)
     called = live[(live["calls"] > 0) | live["calls"].isna()]
     for kind, file in recordings.exports.items():
@@ -210,6 +210,8 @@ def test_the_exported_file_has_the_same_layers(recordings: Recordings) -> None:
         pd.testing.assert_frame_equal(read[same].sort_index(), called[same].sort_index())
         assert read["parameters"].isna().all()
     assert live.loc["Net", "parameters"] == sum(int(np.prod(each.shape)) for each in recordings.net.model.parameters())
+    described = native.perfkit.describe(recordings.net.model).to_pandas().set_index("module")
+    assert live["parameters"].loc[live.index.notna()].to_dict() == described["parameters"].to_dict()
 
 
 def test_labels_leave_phases_and_operators_as_they_are(recordings: Recordings) -> None:

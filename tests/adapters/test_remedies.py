@@ -18,11 +18,13 @@ CODED = [
     if remedy.code
 ]
 NO_CODE = {
-    "decode-gap", "decode-without-graph", "small-decode-batch", "waiting-operator", "outlier-steps",
-    "outlier-steps-clock", "host-gap-once", "host-gap-unknown", "outlier-steps-once", "outlier-steps-outside",
-    "layout-transposes",
+    "decode-gap", "small-decode-batch", "waiting-operator", "outlier-steps", "outlier-steps-clock", "host-gap-once",
+    "host-gap-unknown", "outlier-steps-once", "outlier-steps-outside",
 }  # fmt: skip
-MORE = {"torch": {"host-gap-short-yes"}, "paddle": {"host-gap-eager-short-yes", "per-tensor-optimizer"}}
+MORE = {
+    "torch": {"host-gap-short-yes", "decode-without-graph-cpu", "layout-transposes-cpu"},
+    "paddle": {"host-gap-eager-short-yes", "per-tensor-optimizer", "decode-without-graph", "layout-transposes"},
+}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

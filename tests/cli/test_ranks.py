@@ -15,12 +15,11 @@ from perfkit_core.api import summarize
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.ranks import files, profile
 from perfkit_core.readers.load import load
-from perfkit_core.trace.model.meta import Finding, united
 from perfkit_core.trace.storage.store import write_cycle
 from tests.support import chrome
 from tests.support.events import host, trace
 
-DEFAULT = ("--view", "partition,model,operators")
+DEFAULT = ("--view", "causes,model,operators")
 """The views that partial results contain by default. Only a summary of recordings begins with a verdict."""
 
 
@@ -250,12 +249,6 @@ def test_findings_of_a_file_of_many_ranks_are_kept(perfkit, folder: Path, tmp_pa
     whole = load(tmp_path / "all.json")
     content = json.loads(perfkit("summary", tmp_path / "all.json", "--format", "json").out)
     assert [found["message"] for found in content["quality"]] == [found.message for found in whole.quality]
-
-
-def test_findings_name_their_ranks() -> None:
-    finding = (Finding("odd", "3 odd"), Finding("odd", "4 odd"))
-    found = united([((rank,), finding[:held]) for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))])
-    assert [each.message for each in found] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
 
 
 def test_an_unreadable_rank_is_left_out_and_a_damaged_one_is_cut(perfkit, folder: Path) -> None:

@@ -1,8 +1,7 @@
-"""perfkit report and perfkit compare write pages."""
+"""perfkit report writes a page."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -32,25 +31,3 @@ def test_report_goes_to_the_working_folder(perfkit, run: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     assert perfkit("report", run).code == 0
     assert (tmp_path / "report.html").is_file()
-
-
-def test_compare_with_itself(perfkit, run: Path) -> None:
-    code, out, _ = perfkit("compare", run, run, "--format", "json")
-    assert code == 0
-    content = json.loads(out)
-    assert content["source"] == [str(run), str(run)]
-    (median,) = [row for row in content["views"]["step_time"] if row["statistic"] == "median"]
-    assert median["difference_ns"] == 0
-
-
-@pytest.mark.parametrize("format_name", ["text", "markdown", "html"])
-def test_compare_for_people(perfkit, run: Path, tmp_path: Path, format_name: str) -> None:
-    target = tmp_path / "compare"
-    assert perfkit("compare", run, run, "--format", format_name, "--limit", "1", "-o", target).code == 0
-    assert "run against itself" in target.read_text(encoding="utf-8")
-
-
-def test_compare_one_table_as_csv(perfkit, run: Path) -> None:
-    code, out, _ = perfkit("compare", run, run, "--view", "operators", "--format", "csv")
-    assert code == 0
-    assert out.startswith("name,")

@@ -14,6 +14,7 @@ import pytest
 from perfkit_core.api import summarize
 from perfkit_core.output.report import pictures
 from perfkit_core.readers.load import load
+from tests.support.frameworks import Framework
 from tests.support.torch_models import MODELS
 
 
@@ -118,3 +119,24 @@ def test_categories_of_a_training_with_paddle(paddle_run: Callable[..., Any], in
     picture = pictures.category_section(load(folder)).table
     assert picture["workspace_bytes"].max() == 27 * 14 * 14 * 4
     assert pd.api.types.is_integer_dtype(picture["workspace_bytes"])
+
+
+@pytest.mark.parametrize("micro_batches", [2, 4])
+def test_the_next_micro_batch_is_an_input(native: Framework, tmp_path: Path, micro_batches: int) -> None:
+    """Gradients are accumulated. While a micro-batch is allocated, the one before it is alive. The gradients are those
+    of a layer of 32 to 4."""
+    model = native.module.nn.Linear(32, 4)
+    optimizer = native.optimizer("SGD", model)
+
+    def step() -> None:
+        for _ in range(micro_batches):
+            batch = native.module.randn([64, 32])
+            model(batch).square().sum().backward()
+        optimizer.step()
+        native.clear_gradients(optimizer)
+
+    step()
+    stacks = {"record_shapes": True, "with_stack": True} if native.name == "torch" else {}
+    native.record(tmp_path, step, profile_memory=True, **stacks)
+    mine = at_peak(tmp_path)
+    assert (mine["gradients"], mine["inputs"]) == (4 * (32 * 4 + 4), 2 * 4 * 64 * 32)

@@ -1,24 +1,16 @@
-"""Attack the gate with small random tables: ``python -m tests.fuzz.gate_tables [--tables N] [--first NUMBER]``.
+"""Attack the gate with small random tables: ``python -m tests.fuzz --target gate``.
 
 Each number is a table: recorded events, an event table, some of its columns, or a side table. Most have cells, types or
 memory that cannot be. The gate must accept or refuse a table, and raises only ValueError. Tables without such damage
 must pass, and those that pass must keep its promises. Some of them run through assembly and the views, whose compiled
-loops follow indexes without checking them.
-
-Tables run in this process, in portions. A portion that crashes is repeated by ``--first``, also with ``--verbose``."""
+loops follow indexes without checking them."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import faulthandler
 import functools
 import itertools
 import random
-import re
-import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -36,7 +28,6 @@ from perfkit_core.trace.model.trace import Trace
 from tests.fuzz.target import FindingError, Target
 
 MOST_ROWS: Final = 12
-_PORTION: Final = 50_000
 _USED: Final = 0.002
 """Share of the accepted tables that run through assembly and views."""
 _VARIANTS: Final = 12
@@ -272,14 +263,9 @@ def _of_other_types(rows: int) -> list[pa.Array]:
 
 
 class GateTables(Target):
-    """Tables in memory. ``reasons`` counts the refusals by their reason, without numbers and texts."""
+    """Tables in memory. An input is the number of a table."""
 
     name = "gate"
-
-    def __init__(self, used: float = _USED) -> None:
-        self.reasons: Counter[str] = Counter()
-        self.used = self.accepted = 0
-        self._share = used
 
     @property
     def seeds(self) -> Sequence[bytes]:
@@ -289,10 +275,7 @@ class GateTables(Target):
         return str(chance.getrandbits(48)).encode()
 
     def run(self, data: bytes) -> bool:
-        return self.attack(int(data))
-
-    def attack(self, number: int) -> bool:
-        """Pass the table with this number through the gate. Return whether it was accepted."""
+        number = int(data)
         chance = random.Random(number)
         kind = chance.random()
         way = (
@@ -305,13 +288,10 @@ class GateTables(Target):
         except ValueError as error:
             if not spoiler.damages:
                 raise FindingError(f"table {number} is refused: {error}") from error
-            self.reasons[_reason(error)] += 1
             return False
-        self.accepted += 1
         if chance.random() < 0.1:
             _keeps(promise(table), f"table {number}")
-        if chance.random() < self._share:
-            self.used += 1
+        if chance.random() < _USED:
             with contextlib.suppress(PerfkitError):
                 use(table, chance)
         return True
@@ -472,43 +452,3 @@ def _keeps(promise: bool, what: str) -> None:
 def _summarize(trace: Trace, chance: random.Random) -> None:
     for view in chance.sample(_VIEWS, 2):
         summarize(trace, view)
-
-
-def _reason(error: Exception) -> str:
-    text = re.sub(r"'.*|: \S+$|\{.*", "", str(error).partition("\n")[0])
-    text = re.sub(r"the column \w+", "the column", text)
-    text = re.sub(r"has the type .*", "has another type", text)
-    return re.sub(r"-?\d[\d.e+]*", "#", text)[:90]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.gate_tables", description=__doc__)
-    parser.add_argument("--tables", type=int, default=100_000, help="number of tables (default: 100000)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first table, to continue (default: 0)")
-    parser.add_argument("--used", type=float, default=_USED, help="share of accepted tables that views use")
-    parser.add_argument("--verbose", action="store_true", help="print each number, to find one that crashes")
-    arguments = parser.parse_args()
-    faulthandler.enable()
-    target, end, findings = GateTables(arguments.used), arguments.first + arguments.tables, 0
-    for first in range(arguments.first, end, _PORTION):
-        begin, numbers = time.process_time(), range(first, min(first + _PORTION, end))
-        for number in numbers:
-            if arguments.verbose:
-                print(number, file=sys.stderr, flush=True)
-            try:
-                target.attack(number)
-            except Exception as error:
-                findings += 1
-                print(f"  table {number}: {type(error).__name__}: {error}", flush=True)
-                if findings == 20:
-                    return 1
-        rate = len(numbers) / (time.process_time() - begin)
-        print(f"{numbers.stop:>12,} tables, {rate:,.0f} per second of processor time; {target.accepted:,} accepted, "
-              f"{target.used:,} used, {findings} findings", flush=True)  # fmt: skip
-    for reason, count in target.reasons.most_common():
-        print(f"{count:>12,}  {reason}")
-    return int(findings > 0)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

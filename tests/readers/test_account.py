@@ -18,6 +18,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import reader
 from perfkit_core.trace.model import account
 from perfkit_core.trace.storage.bytestream import head
+from tests.support.wire import fields
 
 TRACES = Path(os.environ.get("PERFKIT_TRACES", "../shared/traces"))
 OWN = Path(__file__).parents[1] / "data"
@@ -72,36 +73,12 @@ def events_in_database(path: Path) -> tuple[int, int]:
     return rows, rows
 
 
-def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the content of each field of a protobuf message that is a message or a text."""
-
-    def number(at: int) -> tuple[int, int]:
-        value = shift = 0
-        while True:
-            value |= (data[at] & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if data[at - 1] < 0x80:
-                return value, at
-
-    at = 0
-    while at < len(data):
-        tag, at = number(at)
-        if tag & 7 == 2:
-            size, at = number(at)
-            yield tag >> 3, data[at : at + size]
-            at += size
-        else:
-            at = number(at)[1] if tag & 7 == 0 else at + (8 if tag & 7 == 1 else 4)
-
-
 def nodes_in(profile: bytes) -> Iterator[int]:
     """Yield a number of events for each node of Paddle's trees: host events, calls, device work, memory, inputs."""
-    trees = (tree for name, tree in fields(profile) if name == 3)
-    for node in (node for tree in trees for name, node in fields(tree) if name == 2):
-        parts = list(fields(node))
-        yield sum(name in (3, 5, 6) for name, _ in parts)
-        for call in (call for name, call in parts if name == 4):
-            yield sum(name in (1, 2) for name, _ in fields(call))
+    for tree in fields(profile)[3]:
+        for node in map(fields, fields(tree)[2]):
+            yield sum(len(node[name]) for name in (3, 5, 6))
+            yield from (len(call[1]) + len(call[2]) for call in map(fields, node[4]))
 
 
 def parameters() -> list[Any]:

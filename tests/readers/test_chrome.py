@@ -3,6 +3,7 @@ name."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage.bytestream import Window
 from perfkit_torch import source
 from tests.support.chrome import HEADER, event, raw, write
+from tests.support.paths import DATA
 
 pytestmark = pytest.mark.bare
 
@@ -104,6 +106,8 @@ def test_the_top_level_may_be_the_list_itself(tmp_path: Path, end: bytes) -> Non
 def test_a_byte_order_mark_and_spaces_before_the_document(tmp_path: Path) -> None:
     text = b"\xef\xbb\xbf \n" + json.dumps([event("aten::a", 1)]).encode()
     assert len(source.read(raw(tmp_path / "t.json", text))) == 1
+    text = b"\xef\xbb\xbf" + gzip.decompress((DATA / "paddle-mlp.json.gz").read_bytes())
+    assert len(load(raw(tmp_path / "paddle.json", text))) == len(load(DATA / "paddle-mlp.json.gz"))
 
 
 def test_keys_may_stand_before_and_after_the_events(tmp_path: Path) -> None:

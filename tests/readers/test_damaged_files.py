@@ -21,6 +21,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
 from tests.support.golden import check_golden
+from tests.support.paths import DATA
 from tests.support.scanned import both
 
 pytestmark = pytest.mark.bare
@@ -238,8 +239,8 @@ def test_a_damaged_event_is_not_repaired_from_its_neighbours(traces: Path, tmp_p
 
 
 @pytest.mark.parametrize("flow", ['{"ph": "f", "id": 9, "ts": 2, "name": "ac2g", "bp": "e"}, ', ""])
-@pytest.mark.parametrize("value", ["inf", "-nan", "Infinity", "NaN", "1e400"])
-def test_a_number_that_json_does_not_have_is_kept_as_text(tmp_path: Path, value: str, flow: str) -> None:
+@pytest.mark.parametrize("value", ["inf", "-nan", "Infinity", "NaN", "1e400", "N/A", "None", "undefined", "-nan(ind)"])
+def test_a_word_that_json_does_not_have_is_kept_as_text(tmp_path: Path, value: str, flow: str) -> None:
     events = json.dumps([event("aten::a", 1), event("gemm", 2, args={"blocks": "@"}), event("aten::b", 3)])
     events = re.sub(r'(?=\{[^{]*"aten::b")', flow, events.replace('"@"', value))
     text = '{"schemaVersion": 1, "traceEvents": ' + events + "}"
@@ -247,6 +248,28 @@ def test_a_number_that_json_does_not_have_is_kept_as_text(tmp_path: Path, value:
     found = source.read(path)
     assert found.events["name"].to_pylist() == ["aten::a", "gemm", "aten::b"]
     assert json.loads(found.events["args"][1].as_py()) == {"blocks": value}
+    assert not both(path)
+
+
+def test_words_in_lists_and_objects_are_kept_as_text(tmp_path: Path) -> None:
+    text = json.dumps([event("aten::a", 1), event("gemm", 2, args={"x": "@"}), event("aten::b", 3)])
+    words = '[N/A, 1, {"a": -nan, "b": [None, -inf]}]'
+    path = raw(tmp_path / "t.json", f'{{"traceEvents": {text.replace(chr(34) + "@" + chr(34), words)}}}'.encode())
+    assert json.loads(source.read(path).events["args"][1].as_py()) == {
+        "x": ["N/A", 1, {"a": "-nan", "b": ["None", "-inf"]}]
+    }
+    assert not both(path)
+
+
+@pytest.mark.parametrize("word", ["N/A", "-nan"])
+def test_a_word_in_a_file_of_paddle_is_kept_as_text(tmp_path: Path, word: str) -> None:
+    text = gzip.decompress((DATA / "paddle-mlp.json.gz").read_bytes()).decode()
+    path = raw(tmp_path / "t.json", text.replace('"callstack": ""', f'"callstack": "", "occupancy": {word}').encode())
+    found, whole = load(path), load(DATA / "paddle-mlp.json.gz")
+    assert found.events["name"].equals(whole.events["name"])
+    assert {json.loads(args)["occupancy"] for args in found.events["args"].drop_null().to_pylist() if word in args} == {
+        word
+    }
     assert not both(path)
 
 
@@ -342,6 +365,7 @@ def test_any_json_value_in_the_header_is_read_or_refused(tmp_path: Path, key: st
         (b'{"a": 1}', "unknown profile format"),
         (b'{"schemaVersion": 1, "events": []}', "traceEvents"),
         (b"\x1f\x8b\x08\x00", "unknown profile format|gzip"),
+        (WHOLE.encode("utf-16"), "a text in UTF-16"),
     ],
 )
 def test_foreign_and_empty_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from perfkit_core.api import summarize
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.views.operators import annotations as user_annotations
@@ -40,3 +41,22 @@ def test_both_paddle_files_describe_the_same_run() -> None:
     )
     assert exact["calls"].to_dict() == rounded["calls"].to_dict()
     assert exact["total_cpu_ns"].to_dict() == rounded["total_cpu_ns"].to_dict()
+
+
+@pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.pb"])
+def test_steps_sum_to_all_steps_and_the_average_divides_them(name: str) -> None:
+    """The numbers of all steps are the sums of the numbers of each step. The average is the sum divided by the number
+    of steps."""
+    run = load(DATA / name)
+    steps = summarize(run, "steps")["step"].to_list()
+    assert len(steps) >= 2
+    sums = ["calls", "self_cpu_ns", "total_cpu_ns"]
+    whole = summarize(run, "operators", steps=steps).set_index("name")[sums]
+    each = summarize(run, "operators", steps=steps, by="step")
+    assert each.groupby("name")[sums].sum().to_dict() == whole.to_dict()
+    one = summarize(run, "operators", steps=steps[:1]).set_index("name")[sums]
+    assert each[each["step"] == steps[0]].set_index("name")[sums].to_dict() == one.to_dict()
+    average = summarize(run, "operators", average=True).set_index("name")
+    assert (average["calls"] * len(steps)).to_dict() == whole["calls"].to_dict()
+    off = (average["total_cpu_ns"] * len(steps) - whole["total_cpu_ns"]).abs()
+    assert (off <= len(steps) / 2).all()

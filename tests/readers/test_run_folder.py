@@ -12,9 +12,6 @@ import pytest
 
 from perfkit_core.base.system import owner
 from perfkit_core.errors import SourceError
-from perfkit_core.output.report.summary import choose_views
-from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace, with_rank
 from perfkit_core.trace.storage import store, unwritten
@@ -111,16 +108,6 @@ def test_the_last_run_of_a_folder_is_read(tmp_path: Path) -> None:
         texts.append("\n".join([f"# {heading}", f"ranks {found.meta.ranks}", *lines, ""]))
     text = "\n".join(texts).replace(str(tmp_path), "FOLDER")
     check_golden("readers/run_folders.txt", re.sub(r"-host\w*-", "-HOST-", text))
-
-
-@pytest.mark.parametrize("apart", [True, False])
-def test_missing_ranks_and_ranks_of_another_job_are_reported(tmp_path: Path, apart: bool) -> None:
-    for rank, world in ((0, 4), (1, 4), (3, 8)):
-        record(tmp_path, "run", rank, rank, f"of {rank}", world_size=world)
-    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 30)
-    told = {one.code: one.message for one in profile.compute(choose_views(["overview"]), ViewRequest()).quality}
-    assert told["ranks-missing"].startswith("1 of 4 ranks were not read (2)")
-    assert told["jobs-mixed"].endswith("(4: ranks 0, 1; 8: rank 3)")
 
 
 def test_ranks_that_another_folder_holds_are_not_missing(tmp_path: Path) -> None:

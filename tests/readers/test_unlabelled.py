@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from perfkit_core.trace.model.meta import NO_DEVICE, PROCESSES_MIXED, UNKNOWN_EV
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
+from tests.support.paths import DATA
 from tests.support.scanned import both
 from tests.support.tables import check_events
 
@@ -49,7 +51,8 @@ STREAM_4 = {"ph": "M", "name": "thread_name", "pid": 800, "tid": 4, "args": {"na
 
 def test_device_work_without_categories(tmp_path: Path) -> None:
     """Labels of processes say what is device work, and links which operator launched it. The legacy profiler of torch
-    wrote lists, with operators without their namespace, and kernels by device. Categories of any back end are read."""
+    wrote lists, with operators without their namespace, and kernels by device, some of which have the name of their
+    operator. Categories of any back end are read."""
     link = {"cat": "async_npu", "name": "torch_to_npu", "tid": 1, "pid": 1}
     ends = [
         {**link, "ph": "s", "id": 5, "ts": 1}, {**link, "ph": "f", "id": 5, "pid": 800, "tid": 4, "ts": 3},
@@ -64,6 +67,10 @@ def test_device_work_without_categories(tmp_path: Path) -> None:
         {**flow, "ph": "s", "ts": 1},
         {**flow, "ph": "f", "name": "gemm", "ts": 6, "tid": 2, "pid": "CUDA functions"},
         {"ph": "X", "name": "gemm", "ts": 6, "dur": 3, "tid": 2, "pid": "CUDA functions", "args": {}},
+        {**host, "name": "add", "ts": 17, "dur": 2},
+        {**flow, "ph": "s", "id": 1, "ts": 17},
+        {**flow, "ph": "f", "id": 1, "ts": 18, "tid": 2, "pid": "CUDA functions"},
+        {"ph": "X", "name": "add", "ts": 18, "dur": 4, "tid": 2, "pid": "CUDA functions", "args": {}},
     ]
     place = {"device": 3, "stream": 7, "correlation": 5}
     categories = ("npu_kernel", "MUSA_Memset", "gpu_memcpy", "gaudi_runtime", "tpu_driver")
@@ -153,6 +160,18 @@ def test_ranks_in_the_ids_of_processes_are_read(
     assert {pid for _, pid in callers(trace)} == {83}
     assert account.total(trace.account) == len(events)
     assert not both(path)
+
+
+def test_ranks_in_a_file_of_paddle_are_read(tmp_path: Path) -> None:
+    whole = load(DATA / "paddle-mlp.json.gz")
+    content = json.loads(gzip.decompress((DATA / "paddle-mlp.json.gz").read_bytes()))
+    events = [one for one in content["traceEvents"] if one]
+    content["traceEvents"] = [one | {"pid": f"rank {rank} pid {one['pid']}"} for rank in (0, 1) for one in events]
+    found = load(raw(tmp_path / "t.json", json.dumps(content).encode()))
+    assert found.meta.ranks == (0, 1)
+    assert found.events["rank"].to_pylist() == [0] * len(whole) + [1] * len(whole)
+    assert sorted(found.events["name"].to_pylist()) == sorted(whole.events["name"].to_pylist() * 2)
+    assert set(found.events["pid"].to_pylist()) == set(whole.events["pid"].to_pylist())
 
 
 @pytest.mark.parametrize("prefix", ["python3 ", "node7.example ", "GPU 0 "])

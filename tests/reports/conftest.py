@@ -84,12 +84,3 @@ def reported(inputs: Path, perfkit: Perfkit) -> Callable[[str], Reported]:
         return Reported(inputs / name, perfkit)
 
     return call
-
-
-def assert_clear(text: str) -> None:
-    """Check that an error is one line for people: no traceback, no name of an exception, no "unexpected"."""
-    assert text.count("\n") == 1, text
-    assert text.startswith("perfkit: error: "), text
-    assert not re.search(
-        r"unexpected|traceback|\b\w+(Error|Exception|Invalid|NotImplemented)\b", text, re.IGNORECASE
-    ), text

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from tests.data.reports import files
+from tests.data.reports.formats import write
+from tests.support.scanned import both
 
 pytestmark = pytest.mark.bare
 
@@ -137,3 +143,9 @@ def test_recorded_parents_of_python_frames_are_used(reported, name: str, below: 
         if row["depth"]:
             calls[row["function"], path[-2]] = row["calls"]
     assert calls == below
+
+
+def test_the_scanner_gives_what_the_reference_reader_gives(tmp_path: Path) -> None:
+    names = [name for name in files() if ".json" in name]
+    different = {name: text for name in names if (text := both(write(tmp_path / name, files()[name])))}
+    assert different == {}

@@ -8,19 +8,20 @@ Fields = dict[int, list[int | bytes]]
 
 
 def fields(data: bytes) -> Fields:
-    """Return the values of each field. Varints are unsigned numbers; values with a length are bytes."""
+    """Return the values of each field. Varints are unsigned numbers, other values are bytes."""
     found: Fields = defaultdict(list)
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
         number, kind = key >> 3, key & 7
-        assert kind in (0, 2), f"wire type {kind}"
-        value, at = _varint(data, at)
-        if kind == 2:
-            found[number].append(data[at : at + value])
-            at += value
-        else:
-            found[number].append(value)
+        size = {1: 8, 5: 4}.get(kind)
+        if size is None:
+            size, at = _varint(data, at)
+        if kind == 0:
+            found[number].append(size)
+            continue
+        found[number].append(data[at : at + size])
+        at += size
     return found
 
 

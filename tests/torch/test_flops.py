@@ -192,6 +192,8 @@ BYTES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         (_float(2, 4, 7, 7), _float(4, 3, 3, 3)),
     ),
     "aten::addbmm": (torch.addbmm, (_float(4, 6), _float(3, 4, 5), _float(3, 5, 6))),
+    "aten::baddbmm": (torch.baddbmm, (_float(3, 4, 6), _float(3, 4, 5), _float(3, 5, 6))),
+    "aten::addmv": (torch.addmv, (_float(4), _float(4, 5), _float(5))),
     "aten::convolution_backward": (
         lambda gradient, x, weight: torch.ops.aten.convolution_backward(
             gradient, x, weight, [5], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]

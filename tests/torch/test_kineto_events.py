@@ -3,15 +3,18 @@ so no device is needed."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
+from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_torch import live_events, on_trace_ready  # noqa: E402
 
 CPU, CUDA = torch.autograd.DeviceType.CPU, torch.autograd.DeviceType.CUDA
@@ -120,3 +123,17 @@ def test_python_functions_of_the_tree_are_those_of_the_activities() -> None:
     found = rows(live_events.python_functions(results, threads))
     assert found == rows(live_events.from_activities(results, False))
     assert len(found) > 20
+
+
+@pytest.mark.parametrize("profiler", ["torch.profiler", "torch.autograd.profiler"])
+def test_a_list_of_events_that_torch_exports_is_read(tmp_path: Path, profiler: str) -> None:
+    weight = torch.ones(4, 4, requires_grad=True)
+    profiled = torch.profiler.profile() if profiler == "torch.profiler" else torch.autograd.profiler.profile()
+    with profiled as recorded:
+        for _ in range(2):
+            torch.mm(torch.ones(4, 4), weight).relu().sum().backward()
+    events = recorded.events() if profiler == "torch.profiler" else recorded.function_events
+    events.export_chrome_trace(str(tmp_path / "events.json"))
+    names = [event["name"] for event in json.loads((tmp_path / "events.json").read_text())]
+    assert sorted(load(tmp_path / "events.json").events["name"].to_pylist()) == sorted(names)
+    assert names.count("aten::mm") >= 4

@@ -161,6 +161,14 @@ def test_the_state_alone_is_one_moment(
     assert "peak of" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("segments", [[], [{"address": 0, "total_size": MIB, "device": 0, "blocks": []}]])
+def test_a_snapshot_without_blocks_names_the_call_that_records_a_history(tmp_path: Path, segments: list[Any]) -> None:
+    path = written({"segments": segments, "device_traces": []}, tmp_path / "snapshot.pickle")
+    with pytest.raises(SourceError, match=r"_record_memory_history") as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
 def test_one_device_of_several_may_have_a_history(tmp_path: Path) -> None:
     """The state of the other device is that of the end of the recording."""
     snapshot, other = training(ranges=False), Allocator(2)

@@ -76,6 +76,18 @@ def test_a_command_stays_below_its_limit(tmp_path: Path) -> None:
     assert peak < limit + 32 * MEGABYTE
 
 
+def test_a_comparison_of_one_long_name_with_many_names_needs_little_memory(tmp_path: Path) -> None:
+    """Their product is 10 GB. A process of its own: the limit counts what frameworks hold that other tests imported."""
+    step = event("ProfilerStep#1", 0, 10_002, cat="user_annotation")
+    long = write(tmp_path / "long.json", [step, event("A" * 2_000_000, 1, 4), event("aten::mm", 6, 4)])
+    many = write(tmp_path / "many.json", [step, *(event(f"op{at}", 1 + 2 * at, 1) for at in range(5000))])
+    for paths in ((long, many), (many, long)):
+        arguments = ["compare", *map(str, paths), "--max-memory", "1GB", "--format", "json"]
+        done = subprocess.run([sys.executable, "-m", "perfkit", *arguments], capture_output=True, text=True, cwd=ROOT)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)
+
+
 def test_the_environment_limits_calls_of_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "trace.json", [event("aten::mm", 0)])
     monkeypatch.setenv(memory_limit.ENVIRONMENT, "1 MiB")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tests.data.reports.training import HEADER, Event, Events, correlation_of
 from tests.support.nsys import Export
+from tests.support.pb_messages import varint
 
 Content = Callable[[], "bytes | dict[str, Any] | list[Any] | Export"]
 EPOCH_US: Final = 1_795_000_000_000_000
@@ -72,16 +73,6 @@ def _paddle_event(event: Event, first: float, epoch_us: int) -> Event:
     thread = event["tid"] if "stream" in kept else f"{event['tid']}({'Python' if python else 'C++'})"
     return event | {"name": paddle_name(event) + _duration(us), "cat": category, "ts": int(event["ts"]) + epoch_us,
                     "tid": thread, "args": times | kept}  # fmt: skip
-
-
-def varint(value: int) -> bytes:
-    """Return a protobuf varint of a 64-bit number."""
-    value &= 2**64 - 1
-    result = b""
-    while value > 127:
-        result += bytes([value & 127 | 128])
-        value >>= 7
-    return result + bytes([value])
 
 
 def message(*fields: tuple[int, int | str | bytes]) -> bytes:

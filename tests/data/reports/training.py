@@ -13,7 +13,6 @@ Event = dict[str, Any]
 Events = list[Event]
 
 STEP_US, KERNEL_US, OPERATORS = 990, 150, 4
-EVENTS_PER_STEP: Final = 1 + 3 * OPERATORS
 CUDA: Final = "cudaLaunchKernel"
 A100: Final = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42505273344, "computeMajor": 8,
                "computeMinor": 0, "numSms": 108}  # fmt: skip
@@ -39,35 +38,26 @@ def training(
     start: float = 1000.0,
     devices: Sequence[int] = (0,),
     launch: str = CUDA,
-    operators: Sequence[str] = ("aten::op0", "aten::op1", "aten::op2", "aten::op3"),
-    kernels: Sequence[str] = ("kernel_0<float>", "kernel_1<float>", "kernel_2<float>", "kernel_3<float>"),
-    process: Any = 100,
-    thread: int = 100,
-    device_process: Any = None,
     stream: int = 7,
-    kernel_us: float = KERNEL_US,
-    first: int = 0,
 ) -> Events:
-    """Return the events of a training that launches one kernel per operator and device. ``first`` is the number of
-    launches before the first correlation id. ``device_process`` is the pid of the kernels, the device by default."""
+    """Return the events of a training that launches one kernel per operator and device."""
     events: Events = []
-    correlation = first
+    correlation = 0
     for index, number in enumerate(steps):
         at = start + 1000 * index
         ids = {"External id": 10000 + index, "Ev Idx": 10000 + index}
-        events.append(span("user_annotation", f"ProfilerStep#{number}", at, float(STEP_US), process, thread, **ids))
-        for operator, (name, work) in enumerate(zip(operators, kernels, strict=True)):
+        events.append(span("user_annotation", f"ProfilerStep#{number}", at, float(STEP_US), **ids))
+        for operator in range(OPERATORS):
             begin = at + 200 * operator
             for place, device in enumerate(devices):
                 correlation += 1
                 ids = {"External id": correlation, "Ev Idx": correlation}
                 if place == 0:
-                    events.append(span("cpu_op", name, begin + 20, 100.0, process, thread, **ids))
+                    events.append(span("cpu_op", f"aten::op{operator}", begin + 20, 100.0, **ids))
                 call = {"External id": correlation, "cbid": 211, "correlation": correlation}
-                events.append(span("cuda_runtime", launch, begin + 40 + 12 * place, 10.0, process, thread, **call))
+                events.append(span("cuda_runtime", launch, begin + 40 + 12 * place, 10.0, **call))
                 runs = begin + (60 if operator == 0 else 55) + 12 * place
-                pid = device if device_process is None else device_process
-                events.append(kernel(work, runs, float(kernel_us), correlation, device, stream, pid=pid))
+                events.append(kernel(f"kernel_{operator}<float>", runs, float(KERNEL_US), correlation, device, stream))
     return events
 
 
@@ -96,25 +86,3 @@ def changed(events: Events, chosen: Any, **values: Any) -> Events:
 def shifted(events: Events, chosen: Any, by_us: float) -> Events:
     """Return the events, with another start for those for which ``chosen(event)`` is true."""
     return [event | {"ts": event["ts"] + by_us} if chosen(event) else event for event in events]
-
-
-Call = tuple[str, dict[str, Any], "list[Call]"]
-"""An operator: its name, its arguments, and the operators that it calls."""
-
-
-def call(name: str, *inside: Call, **args: Any) -> Call:
-    """Return an operator that calls the operators ``inside``."""
-    return name, args, list(inside)
-
-
-def spans(calls: Iterable[Call], at: float = 0.0, cat: str = "cpu_op", leaf_us: float = 8.0) -> Events:
-    """Return the events of operators, one after the other, with 1 µs between the begin of two. An operator that calls
-    no other takes ``leaf_us``."""
-    events: Events = []
-    for name, args, inside in calls:
-        inner = spans(inside, at + 1, cat, leaf_us)
-        end = inner[-1]["ts"] + inner[-1]["dur"] + 1 if inner else at + leaf_us
-        end = max([end, *(event["ts"] + event["dur"] + 1 for event in inner)])
-        events += [span(cat, name, at, end - at, **args), *inner]
-        at = end + 1
-    return events

@@ -88,14 +88,14 @@ def test_steps_whose_mean_is_not_their_median_are_explained(steps: pd.DataFrame,
 
 def test_a_share_of_unequal_steps_has_no_time_per_step() -> None:
     """A wait of 39 ms in one of four steps is 9.75 ms per step on average, but the median step takes 10 ms."""
-    partition = pd.DataFrame({
-        "category": ["compute", "idle"], "ratio": [0.43, 0.57], "total_ns": [30 * MS, 39 * MS],
-        "avg_ns": [7_500_000, 9_750_000],
+    causes = pd.DataFrame({
+        "depth": [0, 0], "cause": ["host", "compute"], "ratio": [0.57, 0.43], "place": [None, None],
+        "total_ns": [39 * MS, 30 * MS],
     })  # fmt: skip
-    (first, *_) = said(iter(headline({"partition": partition, "steps": table(dur=[10, 10, 10, 39])})))
-    assert first.startswith("Overhead-bound: for 57% of the step time, no operator runs")
-    (first, *_) = said(iter(headline({"partition": partition, "steps": table(dur=[17, 17, 17, 18])})))
-    assert "for 57% of the step time (9.75 ms per step)" in first
+    (first, *_) = said(iter(headline({"causes": causes, "steps": table(dur=[10, 10, 10, 39])})))
+    assert first == "Overhead-bound: no operator runs for 57% of the step time."
+    (first, *_) = said(iter(headline({"causes": causes, "steps": table(dur=[17, 17, 17, 18])})))
+    assert "for 57% of the step time (9.83 ms)" in first
 
 
 def values(text: object) -> Iterator[dict[str, object]]:

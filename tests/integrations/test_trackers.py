@@ -9,25 +9,23 @@ import json
 import struct
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import perfkit
-from perfkit_core.cli.main import main
+import perfkit_core
 from perfkit_core.errors import UsageError
-from perfkit_core.integrations.trackers.mlflow import MlflowTracker, to_mlflow
-from perfkit_core.integrations.trackers.tensorboard import to_tensorboard
-from perfkit_core.integrations.trackers.tracker import Tracker, logged_run
-from perfkit_core.integrations.trackers.wandb import to_wandb
+from perfkit_core.integrations.trackers import MlflowTracker, Tracker, logged_run, to_mlflow, to_tensorboard, to_wandb
 from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.trace.storage.store import write_cycle
+from tests.cli.conftest import Perfkit, perfkit
 from tests.support.events import host, trace
 from tests.support.logged import FIGURES, HOSTILE, logged_trace
 
+__all__ = ["perfkit"]
 RATE = {"perfkit/samples_per_s": pytest.approx(30 / 0.015)}
 """30 samples in a step of 15 ms."""
 
@@ -37,20 +35,6 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the packages warn about each other
         yield
-
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Return a function that runs a command, and returns its exit code, its output and its errors."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture
@@ -234,7 +218,7 @@ class Failing(Tracker):
     """A tracker that fails before or after the cycle is written."""
 
     def __init__(self, where: str) -> None:
-        super().__init__("json", "json", None)
+        super().__init__("json", None)
         self.where = where
 
     def active(self) -> Any:
@@ -257,7 +241,7 @@ def test_an_error_of_a_tracker_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
 
 class Collecting(Tracker):
     def __init__(self) -> None:
-        super().__init__("json", "json", None)
+        super().__init__("json", None)
         self.logged: list[tuple[str, Any]] = []
         self.threads: list[str] = []
 
@@ -292,7 +276,7 @@ def perfkit_place(rank: int | None) -> Any:
 @pytest.mark.parametrize("package", ["mlflow", "tensorboard", "wandb"])
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    make = getattr(perfkit, f"to_{package}")
+    make = getattr(importlib.import_module("perfkit"), f"to_{package}")
     with pytest.raises(UsageError, match=f"{package} is not installed; pip install {package}"):
         make(tmp_path) if package == "tensorboard" else make()
 
@@ -300,31 +284,31 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.parametrize("samples", [0, -1, 2.5, "3"])
 def test_wrong_numbers_of_samples_are_refused(samples: Any) -> None:
     with pytest.raises(UsageError, match="give a whole number of 1 or more"):
-        MlflowTracker("json", "json", samples)
+        MlflowTracker("json", samples)
 
 
-def test_the_command_logs_with_mlflow(mlflow: Any, run: Path, command: Command) -> None:
-    code, out, err = command("log", run, "--to", "mlflow", "--samples-per-step", "30")
+def test_the_command_logs_with_mlflow(mlflow: Any, run: Path, perfkit: Perfkit) -> None:
+    code, out, err = perfkit("log", run, "--to", "mlflow", "--samples-per-step", "30")
     assert (code, out) == (0, "")
     (found,) = mlflow.MlflowClient().search_runs(["0"])
     assert found.data.metrics == FIGURES | RATE
     assert f"logged 5 figures, 5 tables and the page with MLflow, run {found.info.run_id} at file:" in err
 
 
-def test_the_command_logs_for_tensorboard(run: Path, command: Command, tmp_path: Path) -> None:
+def test_the_command_logs_for_tensorboard(run: Path, perfkit: Perfkit, tmp_path: Path) -> None:
     """By default, the event files are in the run folder, which remains one run."""
     pytest.importorskip("tensorboard")
-    assert command("log", run, "--to", "tensorboard")[0] == 0
+    assert perfkit("log", run, "--to", "tensorboard")[0] == 0
     assert list(run.glob("events.out.tfevents*"))
-    assert perfkit.load(run).meta.ranks == (0,)
-    assert len(perfkit.list_runs(tmp_path)) == 1
+    assert perfkit_core.load(run).meta.ranks == (0,)
+    assert len(perfkit_core.list_runs(tmp_path)) == 1
     file = next(run.glob("*.parquet"))
-    code, _, err = command("log", file, "--to", "tensorboard")
+    code, _, err = perfkit("log", file, "--to", "tensorboard")
     assert (code, "TensorBoard needs a folder for its event files; use -o DIR" in err) == (2, True)
 
 
-def test_the_command_logs_with_wandb(wandb: Any, run: Path, command: Command, tmp_path: Path) -> None:
-    code, _, err = command("log", run, "--to", "wandb")
+def test_the_command_logs_with_wandb(wandb: Any, run: Path, perfkit: Perfkit, tmp_path: Path) -> None:
+    code, _, err = perfkit("log", run, "--to", "wandb")
     assert code == 0, err
     values, _ = stored_records(tmp_path / "wandb-files")
     assert {name: value for name, value in values.items() if name in FIGURES} == FIGURES
@@ -333,11 +317,11 @@ def test_the_command_logs_with_wandb(wandb: Any, run: Path, command: Command, tm
 def test_errors_of_a_tracker_are_one_line(
     mlflow: Any,
     run: Path,
-    command: Command,
+    perfkit: Perfkit,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mlflow, "start_run", lambda **_: 1 / 0)
-    code, _, err = command("log", run, "--to", "mlflow")
+    code, _, err = perfkit("log", run, "--to", "mlflow")
     assert code == 2
     assert err.startswith("perfkit: error: mlflow failed (ZeroDivisionError: division by zero)")
-    assert command("log", run, "--to", "wandb", "-o", "x")[0] == 2
+    assert perfkit("log", run, "--to", "wandb", "-o", "x")[0] == 2
