@@ -310,6 +310,8 @@ def described(recorded: Recorded, processes: int, run_dir: Path) -> Iterator[str
         known = [f"{format_quantity(ns, TIMES)} {which} the profiler" for which, ns in times.items() if ns]
         if known:
             yield f"a step takes {', '.join(known)}"
+        if timed.between is not None:
+            yield render(timed.between.text())
 
 
 def prepare(program: Program, arguments: Sequence[str]) -> None:

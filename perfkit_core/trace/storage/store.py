@@ -108,6 +108,8 @@ def with_step_times(trace: Trace, path: Path) -> Trace:
             error=str(error),
         )
         return trace.with_findings(Finding("step-times-damaged", text))
+    between = [clock.between.text() for clock in timed.values() if clock.between is not None]
+    trace = trace.with_findings(*(Finding("work-between-steps", text, note=True) for text in between))
     return trace.with_tables(step_clock=lambda: timed_steps.to_table({**trace.step_clocks, **timed}))
 
 
