@@ -34,6 +34,10 @@ from perfkit_core.recording.window_limit import Checks
 from perfkit_core.trace.model.meta import Finding
 
 _EVER: Final = 1 << 40
+_ENOUGH_CALLS: Final = 100
+"""If a script makes no steps, its recording ends after so many calls of the model."""
+_CHECKS: Final = 10
+"""Calls are counted at one check of so many."""
 _FAILED: Final = "recording failed, the script continues"
 
 
@@ -111,6 +115,14 @@ def flags(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in step_calls.OPTIONS}
 
 
+def enough_calls(sampler: FrameSampler) -> Text | None:
+    """Return why a recording without steps has enough calls of a model, or None."""
+    for _, code, calls in sampler.repeated():
+        if code.co_name == "forward" and calls >= _ENOUGH_CALLS:
+            return message("{function} ran more than {count} times", function=code.co_qualname, count=_ENOUGH_CALLS)
+    return None
+
+
 class ScriptRecording:
     """``steps``: number of steps after which the recording ends, or None. ``options``: those of the recorder. The
     methods never raise, except :meth:`finish`.
@@ -126,6 +138,7 @@ class ScriptRecording:
         self._between = BetweenSteps()
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
+        self._checked = 0
         self._start_cut: Text | None = None  # why the start of the script ended early
         self._recording = StepRecording(StepWindow(0, 0, steps or _EVER), self._made)
         self._recording.most_events = options.get(step_calls.LIMIT)
@@ -235,11 +248,15 @@ class ScriptRecording:
             self._ended()
 
     def _check(self) -> None:
-        """End the start of the script early if it has too many events."""
+        """End the start of the script early if it has too many events, or if it infers and enough is recorded."""
         if not self._in_start:
             return
-        estimate = self._made().estimate()
-        self._start_cut = estimate.reason(self._recording.most_events or estimate.most_events)
+        with signals.guarded(_FAILED):  # the script's own code is running
+            estimate, most_events = self._made().estimate(), self._recording.most_events
+            self._start_cut = estimate.reason(most_events or estimate.most_events)
+            self._checked += 1
+            if self._start_cut is None and most_events is None and self._checked % _CHECKS == 0:
+                self._start_cut = enough_calls(self._sampler)
         if self._start_cut is not None:
             self._end_start()
 

@@ -109,14 +109,14 @@ class FrameSampler:
         """Return the functions that ran several times and in a large part of the samples, those with the most samples
         first: name of the module, code and number of calls. Needs ``count_calls``."""
         samples: Counter[CodeType] = Counter()
-        stacks = list(self._stacks)
-        for stack, count in Counter(self._stack).items():
+        seen, counted, stacks = self._stack[:], list(self.calls.items()), list(self._stacks)  # sampling may go on
+        for stack, count in Counter(seen).items():
             for code in {code for code, _ in of_script(stacks[stack])}:
                 samples[code] += count
-        enough = max(_LEAST_SHARE * len(self._stack), 1)
+        enough = max(_LEAST_SHARE * len(seen), 1)
         functions = [
             (module, code, calls)
-            for (code, module), calls in self.calls.items()
+            for (code, module), calls in counted
             if calls >= _LEAST_CALLS and samples[code] >= enough and "<" not in code.co_qualname
         ]
         return sorted(functions, key=lambda item: (-samples[item[1]], item[2]))
