@@ -135,5 +135,5 @@ def test_the_work_is_named_by_the_command_and_by_reports(tmp_path: Path) -> None
     path = store.write_cycle(with_clock(small_trace(), {"0": TimedSteps()}), tmp_path)
     store.write_steps(store.steps_path(path), {"0": timed})
     (note,) = (finding for finding in load(tmp_path).quality if finding.code == "work-between-steps")
-    lines = list(described(Recorded(1, 2, timed), 0, tmp_path))
+    lines = list(described(Recorded(1, 2, timed), "", tmp_path))
     assert str(note.text) == lines[-1] == f"{text}. Most steps contain such work"

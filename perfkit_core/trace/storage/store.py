@@ -74,6 +74,12 @@ def process_of(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def rank_of(name: str) -> int | None:
+    """Return the rank of the process that wrote the file ``name`` of a cycle, None if it had none."""
+    rank = name.removeprefix("rank").partition("-")[0]
+    return int(rank) if rank.isdecimal() else None
+
+
 def steps_path(cycle: Path) -> Path:
     """Return the file with the step times of the process that wrote the file ``cycle``."""
     return cycle.with_name(_CYCLE.sub("", cycle.name.removesuffix(SUFFIX)) + STEPS_SUFFIX)
