@@ -53,6 +53,7 @@ def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) 
         framework.Updates,
         framework.Ranges,
         lambda after: script_recording.AfterCalls(framework.paddle().Tensor, "backward", after),
+        framework.paddle().nn.Layer,
         lambda end: signals.OtherProfilerPatch(profiling.Profiler, "__init__", end),
     )
     return ScriptRecording(script, steps, options)

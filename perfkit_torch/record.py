@@ -48,6 +48,7 @@ def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) 
         framework.Updates,
         framework.Ranges,
         lambda after: script_recording.AfterCalls(torch.autograd, "backward", after),
+        torch.nn.Module,
         # all of torch's profilers use this class
         lambda end: signals.OtherProfilerPatch(torch.autograd.profiler.profile, "_prepare_trace", end),
     )

@@ -32,6 +32,7 @@ from perfkit_core.cli.output import echo
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.recording import signals
 from perfkit_core.recording.child_processes import recorded_children, used_cpu_s
 from perfkit_core.recording.step_calls import JOB, LIMIT, OPTION, StepCalls, step_end
 
@@ -99,6 +100,7 @@ def record(
         recorded = session.finish()
     if not code and not recorded.files:
         raise CaptureError(session.nothing(path), "profile a script that trains or infers with a supported framework")
+    signals.end_by_signal(code)
     sys.exit(code)
 
 
@@ -228,7 +230,11 @@ class Session:
         own = f"-{os.getpid()}-"
         killed = sum(own not in path.name for path in self._files(_PENDING) - self._killed_before)
         recorded = self.end(alone=not children and not killed)
-        count = len(children) + bool(children and recorded.steps)
+        what = ""
+        if children:
+            what = (
+                f" of {_processes(len(children) + bool(recorded.steps))}{_ranks(self._files(_STORED) - self._before)}"
+            )
         if children and not recorded.steps:
             recorded = _of_children(children)
         if killed:
@@ -244,7 +250,7 @@ class Session:
             )
         if recorded.files:
             command = f"perfkit summary {processes.shell_path(self.run_dir)}"
-            for line in (*described(recorded, count, self.run_dir), f"next: {command}"):
+            for line in (*described(recorded, what, self.run_dir), f"next: {command}"):
                 echo(f"perfkit: {line}", err=True)
         return recorded
 
@@ -297,17 +303,31 @@ def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
 
 
-def described(recorded: Recorded, processes: int, run_dir: Path) -> Iterator[str]:
+def _ranks(files: Collection[Path]) -> str:
+    """Return the ranks of the processes that wrote the files of cycles, as text. Not all processes have one."""
+    from perfkit_core.trace.storage.store import rank_of
+
+    ranks = sorted({rank for path in files if (rank := rank_of(path.name)) is not None})
+    if not ranks:
+        return ""
+    dense = len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1
+    numbers = f"{ranks[0]} to {ranks[-1]}" if dense else ", ".join(map(str, ranks))
+    return f" (rank {numbers})" if len(ranks) == 1 else f" (ranks {numbers})"
+
+
+def described(recorded: Recorded, of: str, run_dir: Path) -> Iterator[str]:
     """Yield what was recorded, and the time of a step without and with the profiler, if steps were timed.
-    ``processes``: number of processes that were recorded, 0 if it is the script's own."""
+    ``of``: the processes that were recorded, "" if it is the script's own."""
     what = counted(recorded.steps, "step") if recorded.steps else "the script, but no steps,"
-    of = f" of {_processes(processes)}" if processes else ""
     cut = f": recording ended early, because {render(recorded.cut)}" if recorded.cut is not None else ""
     yield f"recorded {what}{of} in {run_dir}{cut}"
-    if recorded.timed is not None:
+    timed = recorded.timed
+    if timed is not None:
         from perfkit_core.output.report.step_time import with_clock  # imports pandas
 
-        yield from map(render, with_clock(recorded.timed))
+        yield from map(render, with_clock(timed))
+        if timed.between is not None:
+            yield render(timed.between.text())
 
 
 def prepare(program: Program, arguments: Sequence[str]) -> None:

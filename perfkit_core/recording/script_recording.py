@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.recording import signals, step_calls
+from perfkit_core.recording.between_steps import BetweenSteps
 from perfkit_core.recording.schedule import StepWindow
 from perfkit_core.recording.step_clock import FrameSampler
 from perfkit_core.recording.step_recording import (
@@ -33,6 +34,10 @@ from perfkit_core.recording.window_limit import Checks
 from perfkit_core.trace.model.meta import Finding
 
 _EVER: Final = 1 << 40
+_ENOUGH_CALLS: Final = 100
+"""If a script makes no steps, its recording ends after so many calls of the model."""
+_CHECKS: Final = 10
+"""Calls are counted at one check of so many."""
 _FAILED: Final = "recording failed, the script continues"
 
 
@@ -58,6 +63,32 @@ class AfterCalls:
         self.end = functools.partial(setattr, owner, name, original)
 
 
+class ModeSwitches:
+    """Calls ``switched(training)`` when a module of the script begins or ends to train. ``base``: the framework's class
+    of modules, with the methods ``train`` and ``eval`` and the attribute ``training``."""
+
+    def __init__(self, base: type, switched: Callable[[bool], None]) -> None:
+        self._base, self._originals = base, {name: getattr(base, name) for name in ("train", "eval")}
+        for name, original in self._originals.items():
+            setattr(base, name, self._watched(original, switched))
+
+    @staticmethod
+    def _watched(original: Callable[..., Any], switched: Callable[[bool], None]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def switch(module: Any, *args: Any, **kwargs: Any) -> Any:
+            before = module.training
+            result = original(module, *args, **kwargs)
+            if module.training != before:
+                switched(module.training)
+            return result
+
+        return switch
+
+    def end(self) -> None:
+        for name, original in self._originals.items():
+            setattr(self._base, name, original)
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """What an adapter provides for :class:`ScriptRecording`.
@@ -68,18 +99,28 @@ class Script:
       ``restart()``: another optimizer becomes the first
     - ``ranges(name, after, before)``: hooks around each range of this name
     - ``passes(after)``: hooks after each backward pass
+    - ``modules``: the class of modules (:class:`ModeSwitches`)
     - ``other(end)``: calls ``end`` before the script starts a profiler of its own"""
 
     profiler: Callable[[], StepProfiler]
     updates: Callable[..., Any]
     ranges: Callable[..., Hooks]
     passes: Callable[[Callable[[], None]], Hooks]
+    modules: type
     other: Callable[[Callable[[], bool]], signals.OtherProfilerPatch]
 
 
 def flags(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of the profiler, without those of the recording."""
     return {name: value for name, value in options.items() if name not in step_calls.OPTIONS}
+
+
+def enough_calls(sampler: FrameSampler) -> Text | None:
+    """Return why a recording without steps has enough calls of a model, or None."""
+    for _, code, calls in sampler.repeated():
+        if code.co_name == "forward" and calls >= _ENOUGH_CALLS:
+            return message("{function} ran more than {count} times", function=code.co_qualname, count=_ENOUGH_CALLS)
+    return None
 
 
 class ScriptRecording:
@@ -94,8 +135,10 @@ class ScriptRecording:
         self._profiler: StepProfiler | None = None
         self._job = options.get(step_calls.JOB)
         self._ends = 0
+        self._between = BetweenSteps()
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
+        self._checked = 0
         self._start_cut: Text | None = None  # why the start of the script ended early
         self._recording = StepRecording(StepWindow(0, 0, steps or _EVER), self._made)
         self._recording.most_events = options.get(step_calls.LIMIT)
@@ -107,7 +150,7 @@ class ScriptRecording:
             if not options.get("stacks"):  # they would contain the sampler
                 self._sampler.start()
             self._checks = Checks(self._check)
-        self._hooks: list[Hooks] = []
+        self._hooks: list[Hooks] = [ModeSwitches(script.modules, lambda training: self._between.switched(training))]
         self._updates: Any = None
         if self._step_on is None:
             self._updates = script.updates(self._ended, self._end_start)
@@ -127,6 +170,7 @@ class ScriptRecording:
         self._in_start = self._begun = False
         self._profiler = self._checks = self._write_start = self._start_cut = None
         self._ends = 0
+        self._between = BetweenSteps()  # another thread of the parent may hold the lock of the old one
         if self._updates is not None:
             self._updates.restart()
         self.finish_at_exit()
@@ -163,10 +207,16 @@ class ScriptRecording:
         if self._profiler is None:
             self._profiler = self._script.profiler()
             self._profiler.writer.job = self._job
+            self._profiler.clock.between = self._between.found
         return self._profiler
 
     def _ended(self) -> None:
         """A step has ended."""
+        self._end_step()
+        counts = self._recording.complete and not self._recording.recording
+        self._between.step(self._made().clock.own_ns if counts else None)
+
+    def _end_step(self) -> None:
         self._ends += 1
         if self._recording.recording and not self._made().may_stop():  # this thread trains from now on
             self._recording.forget()
@@ -198,11 +248,15 @@ class ScriptRecording:
             self._ended()
 
     def _check(self) -> None:
-        """End the start of the script early if it has too many events."""
+        """End the start of the script early if it has too many events, or if it infers and enough is recorded."""
         if not self._in_start:
             return
-        estimate = self._made().estimate()
-        self._start_cut = estimate.reason(self._recording.most_events or estimate.most_events)
+        with signals.guarded(_FAILED):  # the script's own code is running
+            estimate, most_events = self._made().estimate(), self._recording.most_events
+            self._start_cut = estimate.reason(most_events or estimate.most_events)
+            self._checked += 1
+            if self._start_cut is None and most_events is None and self._checked % _CHECKS == 0:
+                self._start_cut = enough_calls(self._sampler)
         if self._start_cut is not None:
             self._end_start()
 
@@ -230,6 +284,7 @@ class ScriptRecording:
     def _stop(self, keep_start: bool = True) -> None:
         """End the recording. Keep the start of the script only if there is no complete step."""
         self._other.restore()
+        self._between.stop()
         self._end_start()
         if self._recording.complete:
             self._recording.finish()

@@ -55,15 +55,16 @@ class Delay:
         self._replaced: dict[int, _Later] = {}
         self._profilers: set[type] = set()
         self._tracing = False
-        self._ended = 0  # the first signal that ends the process
+        self.ended = 0
+        """The first signal that ends the process, 0 if there was none."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             self.arrived(number, signal.default_int_handler, frame)
             return
         signal.signal(number, signal.SIG_DFL)
-        if not self._ended:  # SIGHUP often follows SIGTERM; the first one sets the exit status
-            self._ended = number
+        if not self.ended:  # SIGHUP often follows SIGTERM; the first one sets the exit status
+            self.ended = number
             self.arrived(number, _exit, frame)
 
     def arrived(self, number: int, handler: _Handler, frame: FrameType | None) -> None:
@@ -77,8 +78,8 @@ class Delay:
 
     def end_again(self) -> None:
         """End the process if a signal should have ended it before: the training continues."""
-        if self._ended and not self._pending and threading.current_thread() is threading.main_thread():
-            self.arrived(self._ended, _exit, sys._getframe())
+        if self.ended and not self._pending and threading.current_thread() is threading.main_thread():
+            self.arrived(self.ended, _exit, sys._getframe())
 
     def protect(self, profiler: type) -> None:
         """Complete running methods of this class before a signal is handled."""
@@ -160,7 +161,7 @@ class Delay:
 
     def restore(self) -> None:
         """Restore the handlers that a process has by default, and those of the script."""
-        self._pending, self._ended = [], 0
+        self._pending, self.ended = [], 0
         self._restore()
         for number in (signal.SIGINT, *_ENDING):
             if signal.getsignal(number) is self:
@@ -179,6 +180,18 @@ class _Later:
 
 def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(_SHELL_BASE + number)
+
+
+def end_by_signal(code: int) -> None:
+    """End the process by the signal that made it end with this exit code, as without perfkit. Call this when everything
+    is written: what runs at the end of a process is left out."""
+    number = shared().ended
+    if number and code == _SHELL_BASE + number:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
 
 def _default(number: int) -> Any:

@@ -24,7 +24,7 @@ from typing import Final, Generic, TypeVar
 from perfkit_core.base.system.machine import processor_ticks, usable_cpus
 from perfkit_core.recording import signals
 from perfkit_core.trace.model.frame_samples import FrameSamples
-from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps, WorkBetween
 from perfkit_core.trace.storage import background
 
 _SECONDS: Final = 0.005
@@ -53,16 +53,20 @@ def of_script(frames: Sequence[tuple[CodeType, int | None]]) -> Sequence[tuple[C
 
 
 class FrameSampler:
-    """Samples the thread that calls ``start``. The methods never raise. ``count_calls``: also count the calls of each
-    function that samples see, in ``calls``: code and name of its module → calls. Calls between two samples are not
-    seen, so there are at least as many."""
+    """Samples the thread that calls ``start``. The methods never raise.
 
-    def __init__(self, count_calls: bool = False) -> None:
-        self._count_calls = count_calls
+    - ``count_calls``: also count the calls of each function that samples see, in ``calls``: code and name of its module
+      → calls. Calls between two samples are not seen, so there are at least as many.
+    - ``thin``: whenever there are too many samples, drop every second one and sample half as often. Otherwise the
+      sampling ends. The samples have whole stacks."""
+
+    def __init__(self, count_calls: bool = False, thin: bool = False) -> None:
+        self._count_calls, self._thin = count_calls, thin
         self.calls: Counter[tuple[CodeType, str]] = Counter()
         self.native_id: int | None = None  # thread id of the last sampling thread
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
+        self._lock = threading.Lock()
         self._forget()
 
     def start(self) -> None:
@@ -95,18 +99,24 @@ class FrameSampler:
         self._forget()
         return samples
 
+    def sampled(self) -> tuple[list[int], list[int], list[tuple[tuple[CodeType, int | None], ...]]]:
+        """Return the times of the samples so far in ns since 1970, the number of the stack of each, and the stacks:
+        code and line, innermost frame first."""
+        with self._lock:
+            return self._at_ns[:], self._stack[:], list(self._stacks)
+
     def repeated(self) -> list[tuple[str, CodeType, int]]:
         """Return the functions that ran several times and in a large part of the samples, those with the most samples
         first: name of the module, code and number of calls. Needs ``count_calls``."""
         samples: Counter[CodeType] = Counter()
-        stacks = list(self._stacks)
-        for stack, count in Counter(self._stack).items():
+        seen, counted, stacks = self._stack[:], list(self.calls.items()), list(self._stacks)  # sampling may go on
+        for stack, count in Counter(seen).items():
             for code in {code for code, _ in of_script(stacks[stack])}:
                 samples[code] += count
-        enough = max(_LEAST_SHARE * len(self._stack), 1)
+        enough = max(_LEAST_SHARE * len(seen), 1)
         functions = [
             (module, code, calls)
-            for (code, module), calls in self.calls.items()
+            for (code, module), calls in counted
             if calls >= _LEAST_CALLS and samples[code] >= enough and "<" not in code.co_qualname
         ]
         return sorted(functions, key=lambda item: (-samples[item[1]], item[2]))
@@ -119,19 +129,24 @@ class FrameSampler:
 
     def _run(self, thread: int, ended: threading.Event) -> None:
         self.native_id = threading.get_native_id()
-        while not ended.wait(_SECONDS) and len(self._at_ns) < _MOST:
+        seconds, depth = _SECONDS, sys.getrecursionlimit() if self._thin else _DEPTH
+        while not ended.wait(seconds) and len(self._at_ns) < _MOST:
             frame = sys._current_frames().get(thread)
             at_ns = time.time_ns()
             key: list[tuple[CodeType, int | None]] = []
-            while frame is not None and len(key) < _DEPTH:
+            while frame is not None and len(key) < depth:
                 key.append((frame.f_code, frame.f_lineno))
                 # A mark that lasts as long as the call. Python reads it only in a debugger.
                 if self._count_calls and not frame.f_trace_opcodes and frame.f_trace is None:
                     frame.f_trace_opcodes = True
                     self.calls[frame.f_code, str(frame.f_globals.get("__name__"))] += 1
                 frame = frame.f_back
-            self._at_ns.append(at_ns)
-            self._stack.append(self._stacks.setdefault(tuple(key), len(self._stacks)))
+            with self._lock:
+                self._at_ns.append(at_ns)
+                self._stack.append(self._stacks.setdefault(tuple(key), len(self._stacks)))
+                if self._thin and len(self._at_ns) == _MOST:
+                    del self._at_ns[::2], self._stack[::2]
+                    seconds *= 2
 
 
 Native = TypeVar("Native")
@@ -157,16 +172,18 @@ class Action(enum.Enum):
 
 class StepClock:
     """Times the steps of one training. The methods raise no errors. :class:`perfkit_core.recording.writer.CycleWriter`
-    sets ``save``, which writes the step times into the run folder, because steps also follow the last cycle. A
-    ``sparse`` clock is for trainings that nearly always run without the profiler, on demand."""
+    sets ``save``, which writes the step times into the run folder, because steps also follow the last cycle.
+    ``between`` returns the work between the steps; who looks for it sets it. A ``sparse`` clock is for trainings that
+    nearly always run without the profiler, on demand."""
 
     def __init__(self) -> None:
         self.sparse = False
         self.save: Callable[[], None] | None = None
+        self.between: Callable[[], WorkBetween | None] = lambda: None
         self._before: deque[_Step] = deque(maxlen=_STEPS_KEPT)
         self._after: deque[_Step] = deque(maxlen=_STEPS_KEPT)
         self._recorded: deque[_Step] = deque(maxlen=4 * _STEPS_KEPT)
-        self._usage = _Usage()
+        self._usage = Usage()
         self._frames = FrameSampler()
         self._first: int | None = None
         self._step, self._action, self._begun = 0, Action.WARM_UP, self._usage.read()
@@ -227,7 +244,12 @@ class StepClock:
             pairs = zip(begun, ended, strict=True)
             wall_ns, *used = (None if before is None or after is None else after - before for before, after in pairs)
             timed.append(TimedStep(number, recorded, wall_ns or 0, *used))
-        return TimedSteps(tuple(timed), self._first or 0, len(usable_cpus()))
+        return TimedSteps(tuple(timed), self._first or 0, len(usable_cpus()), self.between())
+
+    @property
+    def own_ns(self) -> int:
+        """:meth:`Usage.own_ns` at the start of the running step."""
+        return _own_ns(self._begun)
 
     @property
     def utilisation(self) -> Utilisation:
@@ -297,7 +319,7 @@ def _other_threads() -> Iterator[tuple[int, str, int]]:
                 yield thread.native_id or 0, thread.name, int(text.split()[0])
 
 
-class _Usage:
+class Usage:
     """Reads the time, and what the calling thread has used of the machine."""
 
     def __init__(self) -> None:
@@ -323,6 +345,10 @@ class _Usage:
                 ran_ns, waited_ns = map(int, os.pread(self._file, 64, 0).split()[:2])
         return time.perf_counter_ns(), ran_ns, waited_ns, preempted, faults, time.process_time_ns()
 
+    def own_ns(self) -> int:
+        """Return a clock of the calling thread in ns that stands still while the thread waits for a processor."""
+        return _own_ns(self.read())
+
     def close(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
@@ -330,6 +356,11 @@ class _Usage:
             self._file = None
 
     __del__ = close
+
+
+def _own_ns(reading: _Reading) -> int:
+    now_ns, _, waited_ns, *_ = reading
+    return now_ns - (waited_ns or 0)
 
 
 class TimedSchedule(Generic[Native]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -13,8 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from perfkit_core.cli.record import _ranks as ranks_of
 from perfkit_core.cli.record import imported_by, of_script, profiles_itself
-from perfkit_core.trace.storage.store import SUFFIX
+from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.storage.store import SUFFIX, cycle_name
 from tests.support.golden import check_golden
 
 FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
@@ -266,3 +269,24 @@ def test_an_unwritable_folder_is_reported_before_the_script_runs(perfkit, tmp_pa
     assert result.code == 2
     assert "ran" not in result.out
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"), [("-", ""), ("3", " (rank 3)"), ("035", " (ranks 0, 3, 5)"), ("2013-", " (ranks 0 to 3)")]
+)
+def test_the_ranks_of_recorded_processes(ranks: str, text: str) -> None:
+    files = [
+        Path(cycle_name(TraceMeta(source="", format="", ranks=() if rank == "-" else (int(rank),), cycle=cycle)))
+        for rank in ranks
+        for cycle in range(2)
+    ]
+    assert ranks_of(files) == text
+
+
+@pytest.mark.parametrize(("code", "expected"), [(143, -signal.SIGTERM), (129, 7), (0, 7)])
+def test_a_signal_ends_the_command_as_it_ends_the_script(code: int, expected: int) -> None:
+    """Unless the script has caught it."""
+    text = "import sys; from perfkit_core.recording import signals; signals.shared().ended = 15; print('flushed'); "
+    command = [sys.executable, "-c", f"{text}signals.end_by_signal({code}); sys.exit(7)"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (expected, "flushed\n")

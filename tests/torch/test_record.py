@@ -115,3 +115,19 @@ def test_the_next_optimizer_takes_the_place_of_a_deleted_one_within_the_window(t
         updates(4)
     assert recording.finish().steps == 6
     assert recording._ends == 8
+
+
+@pytest.mark.parametrize(("calls", "options"), [(120, {}), (20, {}), (120, {"most_events": 1 << 20})])
+def test_a_script_without_steps_is_recorded_for_some_calls_of_its_model(
+    calls: int, options: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a limit of the events was chosen."""
+    recording = record_script(tmp_path, None, options)
+    model = [("model", torch.nn.Linear.forward.__code__, calls)]
+    monkeypatch.setattr(recording._sampler, "repeated", lambda: model)
+    for _ in range(10):
+        recording._check()
+    ended = calls > 100 and not options
+    assert recording._in_start is not ended
+    cut = recording.finish().cut
+    assert (cut is not None and str(cut)) == (ended and "Linear.forward ran more than 100 times")

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.trace.model.schema import Column, Int64
 from perfkit_core.trace.model.side_table import RANK, SideTable, rank_cells, structs
 
@@ -21,6 +22,32 @@ _FIRST: Final = 3
 
 NOTABLE: Final = 0.05
 """A larger share of the recorded steps that was lost to other processes is reported."""
+NOTABLE_BETWEEN: Final = 0.1
+"""A larger share of the time that lies between the training steps is reported."""
+
+
+class WorkBetween(msgspec.Struct, frozen=True):
+    """Work between the training steps, such as evaluation or rollouts.
+
+    - ``share``: its share of the time from the first update to the last
+    - ``function``: the function that takes most of it, ``""`` if this is not known
+    - ``place``: file name and line that call the function, such as ``train.py:20``
+    - ``each``: most steps contain such work, so it is part of the typical step
+    """
+
+    share: float
+    function: str = ""
+    place: str = ""
+    each: bool = False
+
+    def text(self) -> Text:
+        where = message("it is not known what runs there")
+        if self.function:
+            where = message("most of it in {function} ({place})", function=self.function, place=self.place)
+        text = message(
+            "{share:ratio} of the time lies between the training steps: {where}", share=self.share, where=where
+        )
+        return message("{text}. Most steps contain such work", text=text) if self.each else text
 
 
 class TimedStep(msgspec.Struct, frozen=True, array_like=True):
@@ -63,11 +90,12 @@ class StepTime(msgspec.Struct, frozen=True):
 
 class TimedSteps(msgspec.Struct, frozen=True):
     """The timed steps of one process, the number of the training's first step, and the number of processors that the
-    process may use (0 if unknown)."""
+    process may use (0 if unknown). ``between``: work between the steps, if it was looked for and takes long."""
 
     steps: tuple[TimedStep, ...] = ()
     first: Int64 = 0
     cpus: Int64 = 0
+    between: WorkBetween | None = None
 
     def unprofiled(self) -> tuple[TimedStep, ...]:
         """Return steps without a profiler: those before the first recorded step if there are enough, else all of them.

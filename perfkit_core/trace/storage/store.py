@@ -74,6 +74,12 @@ def process_of(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def rank_of(name: str) -> int | None:
+    """Return the rank of the process that wrote the file ``name`` of a cycle, None if it had none."""
+    rank = name.removeprefix("rank").partition("-")[0]
+    return int(rank) if rank.isdecimal() else None
+
+
 def steps_path(cycle: Path) -> Path:
     """Return the file with the step times of the process that wrote the file ``cycle``."""
     return cycle.with_name(_CYCLE.sub("", cycle.name.removesuffix(SUFFIX)) + STEPS_SUFFIX)
@@ -108,6 +114,8 @@ def with_step_times(trace: Trace, path: Path) -> Trace:
             error=str(error),
         )
         return trace.with_findings(Finding("step-times-damaged", text))
+    between = [clock.between.text() for clock in timed.values() if clock.between is not None]
+    trace = trace.with_findings(*(Finding("work-between-steps", text, note=True) for text in between))
     return trace.with_tables(step_clock=lambda: timed_steps.to_table({**trace.step_clocks, **timed}))
 
 
