@@ -13,6 +13,7 @@ from perfkit_core.base.language.units import format_ratio
 from perfkit_core.output.report.verdict import verdict
 from perfkit_core.trace.model.meta import EDGES, spelled
 from perfkit_core.trace.model.serving_step import CAPTURE, DECODE, DENOISE, MIXED, PREFILL
+from perfkit_core.views.steps.steady_steps import DEVICE_BOUND
 
 _MANY_STEPS: Final = 10
 """Minimum number of steps for which the 10th and 90th percentile are given instead of the minimum and maximum."""
@@ -56,6 +57,13 @@ def step_time(steps: pd.DataFrame | None) -> Iterator[Message]:
             "slowest step took {most:ns}."
         )
         yield message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))
+    cadence = steps["device_cadence_ns"].astype("Float64").median() if "device_cadence_ns" in steps else pd.NA
+    if not pd.isna(cadence) and cadence > DEVICE_BOUND * times.median():
+        text = mark(
+            "The device needs {device:ns} from the work of one step to that of the next, longer than a step on the "
+            "host ({host:ns})."
+        )
+        yield message(text, device=cadence, host=times.median())
 
 
 def _steps(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
