@@ -66,7 +66,7 @@ class Periods:
     first_row: int  # a row of the thread of the marks
     opened: bool  # whether a mark begins the first iteration; else it begins with the first event
     without_update: tuple[tuple[int, int], ...] = ()  # iterations in which no parameter was updated, [begin, end) in ns
-    benchmark_ns: tuple[tuple[int, int], ...] = ()  # the warm-up of a benchmark, [begin, end) in ns
+    benchmark_ns: tuple[tuple[int, int], ...] = ()  # what a benchmark prepares, [begin, end) in ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +251,13 @@ def _by_benchmark(events: RankEvents) -> Periods | None:
             before = rows[[_WARM_UP.search(other) is not None for other in names.tolist()]]
             start, end = trace.ints("start_ns"), trace.end_ns
             spans = zip(*(edge.tolist() for edge in intervals.union(start[before], end[before])), strict=True)
-            ends = np.append(start[measured[1:]], end[measured].max())
-            ends = np.append(ends[:-1], end[measured[-1]])
+            ends = np.append(start[measured[1:]], end[measured[-1]])
+            around = measured[:-1][end[measured[:-1]] >= end[measured[1:]]]  # it prepares the repeat that it contains
+            inside = zip(
+                start[around].tolist(), start[measured[1:]][np.isin(measured[:-1], around)].tolist(), strict=True
+            )
             return Periods(start[measured], ends, np.arange(len(measured)), name, int(measured[0]), True, (),
-                           tuple(spans))  # fmt: skip
+                           (*spans, *inside))  # fmt: skip
     return None
 
 

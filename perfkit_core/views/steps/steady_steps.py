@@ -50,7 +50,7 @@ REASONS: Final = {
     WARM_UP: mark("warm-up"),
     COMPILATION: mark("compilation"),
     CAPTURE: mark("graph capture"),
-    BENCHMARK: mark("warm-up of a benchmark"),
+    BENCHMARK: mark("harness of a benchmark"),
     CUT: mark("cut off by the recording"),
     EMPTY: mark("without work"),
     WITHOUT_UPDATE: mark("batches without an update of parameters, such as a validation"),
@@ -151,6 +151,9 @@ def steady_steps(trace: Trace) -> SteadySteps:
         for at, row in enumerate(rows.tolist()):
             if row in described and described[row].kind == SERVER_CAPTURE:
                 reasons[at] = CAPTURE
+        if isinstance(periods, Periods):
+            windows_ns = zip(begin.tolist(), end.tolist(), strict=True)
+            reasons |= {at: BENCHMARK for at, window in enumerate(windows_ns) if window in periods.benchmark_ns}
         if isinstance(periods, Periods) and not periods.opened and 0 not in reasons:
             _cut_first(trace, rank, begin, end, reasons)
         set_apart += [_apart(trace, rank, int(begin[at]), int(end[at]), reason, int(number[at]))
@@ -218,7 +221,7 @@ def _apart(trace: Trace, rank: int, begin: int, end: int, reason: str, step: int
             cause, cause_ns = names.values[names.codes[longest]], int(dur_ns[longest])
     if cause_ns < _NAMED * (end - begin):
         return SetApart(rank, begin, end, reason, step)
-    return SetApart(rank, begin, end, reason, step, cause, cause_ns)
+    return SetApart(rank, begin, end, reason, step, cause, min(cause_ns, end - begin))  # nested calls count twice
 
 
 def _outside(trace: Trace, rank: int, begin: IntArray, end: IntArray, periods: Periods | None) -> Iterator[SetApart]:
@@ -230,7 +233,7 @@ def _outside(trace: Trace, rank: int, begin: IntArray, end: IntArray, periods: P
     if periods is not None:
         for first, last in periods.without_update:
             yield _apart(trace, rank, first, last, WITHOUT_UPDATE)
-        for first, last in periods.benchmark_ns:
+        for first, last in set(periods.benchmark_ns) - set(zip(begin.tolist(), end.tolist(), strict=True)):
             yield _apart(trace, rank, first, last, BENCHMARK)
     host = np.flatnonzero(trace.host & (trace.ints("rank") == rank) & trace.rows("kind", *schema.NESTED_KINDS))
     least = _LEAST_OUTSIDE * float(np.median(end - begin))

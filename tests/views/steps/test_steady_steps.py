@@ -231,6 +231,11 @@ def test_the_repeats_of_a_benchmark() -> None:
     found = steady_steps(joined(harness, compute(600), compute(700)))
     assert windows(found) == [(600, 700), (700, 760)]
     assert apart(found) == [("benchmark", -1, 0, 500)]
+    nested = [*harness[:2], host("run|measure", "annotation", 600, 200), host("clear_cache", "annotation", 610, 80),
+              host("run|measure", "annotation", 700, 60)]  # fmt: skip
+    found = steady_steps(joined(nested, compute(700)))
+    assert windows(found) == [(600, 700), (700, 760)]
+    assert apart(found) == [("benchmark", 0, 600, 700), ("benchmark", -1, 0, 500)]
 
 
 def test_compilation_and_capture() -> None:
