@@ -103,8 +103,8 @@ _read_options = adding(
     click.option("--max-memory", metavar="SIZE", envvar="PERFKIT_MAX_MEMORY", expose_value=False,
                  callback=_limit_memory, help="Stop with an error when perfkit would use more memory than about "
                  "SIZE, such as 8 GiB.  [env var: PERFKIT_MAX_MEMORY; default: half of the free memory]"),
-    click.option("--step-on", metavar="RANGE", help="Take each recorded range named RANGE as one step, instead of the "
-                 "recorded steps. RANGE is a name, or a REGEX that matches the name."),
+    click.option("--step-on", metavar="NAME", help="Take each recorded range, operator or function call named NAME as "
+                 "one step. NAME may be FILE.py:FUNCTION or MODULE:FUNCTION (of Python frames), or a REGEX."),
     click.option("--step-kind", metavar="KIND", help="Count only steps of this kind of an inference server: prefill, "
                  "decode, mixed, denoise or capture."),
     click.option("--graph-capture", multiple=True, metavar="FILE", help="Attribute the kernels of replayed graphs to "

@@ -36,6 +36,7 @@ from perfkit_core.trace.model.timed_steps import TimedSteps
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import reduction, table_of
 from perfkit_core.views.select import check_steps, step_numbers
+from perfkit_core.views.steps.inferred_steps import CODES, with_inferred_steps
 
 _VIEW_BYTES: Final = 20
 """Memory that a view needs for each event, in addition to what is checked when columns are read."""
@@ -63,7 +64,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     if len(ranks) > 1:
         ranks.reverse()  # each trace is freed after its reduction, with everything that the views have cached
         return merge([reduce.reduce_trace(ranks.pop(), job) for _ in range(len(ranks))], views, job)
-    (trace,) = ranks
+    trace = with_inferred_steps(ranks[0])
     in_parts = [view for view in views if view.computed.in_parts]
     partials: Sequence[Partial] = ()
     # else most columns are needed as a whole anyway, or a grouping may depend on the whole recording
@@ -201,7 +202,9 @@ class LoadedProfile:
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
         job, meta = Job(tuple(view.name for view in views), request, own_steps, self.reading), self.trace.meta
         computed = of_ranks(reduce.split(self.trace), views, job)
-        findings = (*self.trace.quality, *_unknown_waits(computed.tables, meta, job))
+        quality = [finding for finding in self.trace.quality if finding.code not in CODES]
+        about_steps = [finding for finding in computed.quality if finding.code in CODES]
+        findings = (*quality, *about_steps, *_unknown_waits(computed.tables, meta, job))
         return replace(computed, meta=meta, timed=self.trace.timed_steps, quality=tuple(dict.fromkeys(findings)))
 
 

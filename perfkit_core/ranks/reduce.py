@@ -24,6 +24,7 @@ from perfkit_core.trace.model.event_columns import ROW_REFERENCES
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
+from perfkit_core.views.steps.inferred_steps import with_inferred_steps
 
 _LARGE_META: Final = ("extra", "thread_names")
 """Fields of the metadata that are left out of partial results, because only views of a single rank need them."""
@@ -91,6 +92,7 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
 
 def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
     """Return the partial results of a trace of one rank. Raises UsageError."""
+    trace = with_inferred_steps(trace)
     views = get_plugins().views()
     steps = step_numbers(trace)
     requested = job.request.steps

@@ -13,6 +13,7 @@ from perfkit_core.trace.model.report_data import Fact, Source
 from perfkit_core.trace.model.timed_steps import NOTABLE, TimedSteps
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import step_numbers
+from perfkit_core.views.steps import inferred_steps
 
 
 def source(trace: Trace) -> Source:
@@ -40,9 +41,14 @@ def described(
             text = say("steps {numbers} (recorded steps: {count})", numbers=shown, count=count)
         entries[mark("Steps")] = Fact(say("{numbers} (recorded steps: {count})", numbers=shown, count=count), text)
     elif count:
-        entries[mark("Steps")] = Fact(str(count), say("1 step") if count == 1 else say("{count} steps", count=count))
+        text = say("1 step") if count == 1 else say("{count} steps", count=count)
+        inferred = next((finding for finding in quality if finding.code == inferred_steps.CODE), None)
+        entries[mark("Steps")] = Fact(str(count), text if inferred is None else inferred.message)
     elif meta.window_ns is not None:
         entries[mark("Length")] = Fact(say("{time:ns} recorded", time=meta.window_ns[1] - meta.window_ns[0]))
+    for finding in quality:
+        if finding.code == inferred_steps.SET_APART:
+            entries[mark("Set apart")] = Fact(finding.message)
     options = ", ".join(
         name if value is True else f"{name}={value}"
         for name, value in meta.options.items()

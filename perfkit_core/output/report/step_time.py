@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message, plural
 from perfkit_core.trace.model.timed_steps import TimedSteps
+from perfkit_core.views.steps.steady_steps import DEVICE_BOUND
 
 _MANY_STEPS: Final = 10
 """Minimum number of steps for which the 10th and 90th percentile are given instead of the minimum and maximum."""
@@ -49,6 +50,13 @@ def step_time(steps: pd.DataFrame | None, timed: TimedSteps | None = None) -> It
             "slowest step took {most:ns}."
         )
         yield message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))
+    cadence = steps["device_cadence_ns"].astype("Float64").median() if "device_cadence_ns" in steps else pd.NA
+    if not pd.isna(cadence) and cadence > DEVICE_BOUND * median:
+        text = mark(
+            "The device needs {device:ns} from the work of one step to that of the next, longer than a step on the "
+            "host ({host:ns})."
+        )
+        yield message(text, device=cadence, host=median)
     yield from _unequal(steps, times)
 
 

@@ -1,4 +1,5 @@
-"""Steps that the user chooses in a recording: each range with a given name becomes a step (``--step-on RANGE``)."""
+"""Steps that the user chooses in a recording: each range of a given name, or each call of a function, becomes a step
+(``--step-on NAME``)."""
 
 from __future__ import annotations
 
@@ -29,15 +30,18 @@ _OF_STEPS: Final = frozenset(
     }
 )  # fmt: skip
 """Codes of findings that name recorded steps, which are replaced."""
+_FUNCTION: Final = re.compile(r"(?:([\w./\\-]+):)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+"""A function, as ``perfkit record --step-on`` takes it: ``file.py:function``, ``module:Class.method``, or its name."""
 _NUMBER: Final = re.compile(r"(\d{1,18})\D?$")
 
 
 def with_steps_on(trace: Trace, pattern: str) -> Trace:
     """Return the trace with the ranges named ``pattern`` as steps, instead of the recorded steps.
 
-    ``pattern`` is the name of a range or operator, or else an RE2 pattern that matches anywhere in the name. Of nested
-    matches, only the outermost are steps. If the names of a rank's ranges end with different numbers, these are the
-    step numbers; otherwise the ranges are numbered from 0. Raises UsageError if a rank has no such range.
+    ``pattern`` is the name of a range or operator, or else a function whose calls are recorded as Python frames
+    (``file.py:function``, ``module:function`` or ``function``), or else an RE2 pattern that matches anywhere in the
+    name. Of nested matches, only the outermost are steps. If the names of a rank's ranges end with different numbers,
+    these are the step numbers; otherwise the ranges are numbered from 0. Raises UsageError if a rank has no such range.
     """
     mask = _matching(trace, pattern)
     mask &= ~nesting.lies_in(trace.ints("parent"), mask)
@@ -54,8 +58,9 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
         rows = np.flatnonzero(mask & (of_rank == rank))
         if not len(rows):
             scope = f"rank {rank}" if len(ranks) > 1 else "the recording"
-            raise UsageError(f"--step-on {pattern!r}: {scope} has no such range", _ranges_hint(trace))
-        number[rows] = _numbers([names.values[code] for code in names.codes[rows]])
+            error = f"--step-on {pattern!r}: {scope} has no range, operator or Python frame of this name"
+            raise UsageError(error, _ranges_hint(trace))
+        number[rows] = step_numbers_of([names.values[code] for code in names.codes[rows]])
     kind = pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
     changed = trace.with_columns(kind=kind).with_ints(step=number)
     step, findings = number.copy(), []
@@ -77,13 +82,31 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
 
 
 def _matching(trace: Trace, pattern: str) -> BoolArray:
+    """Return the mask of the ranges of this name, or else of the calls of this function, or else of the ranges whose
+    names match the pattern."""
     names = trace.codes("name")
     ranges = trace.host & trace.rows("kind", *_RANGES)
     exact: BoolArray = ranges & trace.rows("name", pattern)
+    frames = ranges & trace.rows("kind", schema.PYTHON)
+    function = _FUNCTION.fullmatch(pattern)
+    if not exact.any() and function and frames.any():
+        exact = frames & names.lookup(matches(names.values, _frame_pattern(*function.groups())), False)
     return exact if exact.any() else ranges & names.lookup(matches(names.values, pattern), False)
 
 
-def _numbers(names: list[str]) -> list[int]:
+def _frame_pattern(source: str | None, function: str) -> str:
+    """Return an RE2 pattern of the frames of a function: ``path/file.py(line): function``. Profilers do not record the
+    class of a method."""
+    file = ""
+    if source is not None:
+        separator = r"[/\\]" if source.endswith(".py") else r"\."
+        parts = re.split(separator, source.removesuffix(".py"))
+        file = r"(?:^|[/\\])" + r"[/\\]".join(map(re.escape, parts)) + r"\.py"
+    return file + r"\(\d+\): (?:.*\.)?" + re.escape(function.rpartition(".")[2]) + "$"
+
+
+def step_numbers_of(names: list[str]) -> list[int]:
+    """Return the numbers at the end of the names of ranges if they are all different, else count from 0."""
     numbers = [match and int(match[1]) for match in map(_NUMBER.search, names)]
     return [*range(len(names))] if None in numbers or len(set(numbers)) < len(names) else [n or 0 for n in numbers]
 
@@ -101,6 +124,8 @@ def _ranges_hint(trace: Trace) -> str:
     names, labels = trace.codes("name"), trace.host & trace.rows("kind", schema.ANNOTATION, schema.STEP)
     common = Counter(names.codes[labels].tolist()).most_common(3)
     shown = ", ".join(names.values[code] for code, _ in common)
-    return (
+    hint = (
         f"ranges in the recording: {shown}, … (--view annotations lists all)" if shown else "it has no labelled range"
     )
+    frames = trace.rows("kind", schema.PYTHON).any()
+    return hint if frames else f"{hint}; Python frames were not recorded"

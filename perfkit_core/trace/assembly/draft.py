@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.addresses import reordered
 from perfkit_core.base.algorithms.arrays import (
     BLOCK,
@@ -34,6 +35,7 @@ from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES, Columns
 from perfkit_core.trace.model.side_table import SideTable
 from perfkit_core.trace.model.side_tables import SideTables
+from perfkit_core.trace.model.trace import Trace
 
 EXTERNAL: Final = "external"
 """Name of the column with the id that an operator shares with its launches and device work."""
@@ -196,6 +198,24 @@ def arranged(
     if len(types) < 2 or len(next(iter(columns.values()))) < parallel.WORTH_ROWS:
         return {name: convert(name) for name in types}
     return dict(zip(types, parallel.in_order(convert, types), strict=True))  # Arrow releases Python's global lock
+
+
+def with_events(trace: Trace, more: pa.Table, parent: IntArray, launched_by: IntArray) -> Trace:
+    """Return the trace with the events ``more``, sorted by time. ``parent`` and ``launched_by`` are the references of
+    the events of the trace, followed by those of ``more``, as row numbers in this order."""
+    table = pa.concat_tables([trace.events, more]).unify_dictionaries()
+    order = by_time(table["start_ns"].to_numpy(), table["dur_ns"].to_numpy())
+    if order is None:
+        order = np.arange(len(table))
+    types = {field.name: field.type for field in schema.SCHEMA}
+    columns = arranged(dict(zip(table.column_names, table.columns, strict=True)), types, order)
+    table = pa.table([columns[name] for name in types], schema=schema.SCHEMA)
+    for name, rows in (("parent", parent), ("launched_by", launched_by)):
+        field = schema.SCHEMA.field(name)
+        table = table.set_column(table.column_names.index(name), field, pa.array(nesting.renumbered(rows, order)))
+    position = np.empty(len(table), np.int64)
+    position[order] = np.arange(len(table))
+    return trace.with_rows(table, position.take)
 
 
 def texts_taken(

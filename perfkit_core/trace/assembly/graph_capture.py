@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from perfkit_core.base.algorithms import arrays, groupby, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.trace.assembly.draft import arranged, by_time
+from perfkit_core.trace.assembly.draft import with_events
 from perfkit_core.trace.assembly.graph_matching import CapturedGraph, Graphs
 from perfkit_core.trace.assembly.server_steps import serving_steps
 from perfkit_core.trace.assembly.steps import NO_PHASES
@@ -274,24 +274,9 @@ def _with_operators(trace: Trace, replays: Sequence[_Replay]) -> Trace:
         parents.append(np.where(above < 0, launches[:, None], first + np.searchsorted(rows, above)).ravel())
         tables.append(_events(trace, launches, captured, rows))
         count += len(rows) * len(group)
-    recorded = trace.with_columns(**{name: of_nodes.column() for name, of_nodes in texts.items()}).events
-    table = pa.concat_tables([recorded, *tables]).unify_dictionaries()
-    references = {
-        "parent": np.concatenate(parents),
-        "launched_by": np.append(launched_by, np.full(count - len(trace), NO_ROW)),
-    }
-    order = by_time(table["start_ns"].to_numpy(), table["dur_ns"].to_numpy())
-    if order is None:
-        order = np.arange(count)
-    types = {field.name: field.type for field in schema.SCHEMA}
-    columns = arranged(dict(zip(table.column_names, table.columns, strict=True)), types, order)
-    table = pa.table([columns[name] for name in types], schema=schema.SCHEMA)
-    for name, rows in references.items():
-        field = schema.SCHEMA.field(name)
-        table = table.set_column(table.column_names.index(name), field, pa.array(nesting.renumbered(rows, order)))
-    position = np.empty(count, np.int64)
-    position[order] = np.arange(count)
-    return _with_phases(trace.with_rows(table, position.take))
+    recorded = trace.with_columns(**{name: of_nodes.column() for name, of_nodes in texts.items()})
+    launched_by = np.append(launched_by, np.full(count - len(trace), NO_ROW))
+    return _with_phases(with_events(recorded, pa.concat_tables(tables), np.concatenate(parents), launched_by))
 
 
 def _with_phases(trace: Trace) -> Trace:

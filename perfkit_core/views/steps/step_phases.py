@@ -194,7 +194,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _calls(trace: Trace, rows: IntArray) -> IntArray:
     """Return the number of the call of a phase that each span or segment is part of. ``rows`` are its first events."""
-    clears = _clears_gradients(trace)[rows]
+    clears = clears_gradients(trace)[rows]
     if not clears.any() or clears.all():
         return np.arange(len(rows))
     keys = [trace.ints(name)[rows] for name in ("rank", "step")]
@@ -209,7 +209,8 @@ def _calls(trace: Trace, rows: IntArray) -> IntArray:
 
 
 @once
-def _clears_gradients(trace: Trace) -> BoolArray:
+def clears_gradients(trace: Trace) -> BoolArray:
+    """Return the mask of the spans in which an optimizer clears gradients, shape (rows,)."""
     names = trace.codes("name")
     clears = np.fromiter((CLEARS_GRADIENTS.search(name) is not None for name in names.values), np.bool_)
     mask: BoolArray = trace.rows("kind", OPTIMIZER) & names.lookup(clears, False)
@@ -311,7 +312,7 @@ def _device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
 
 def _in_parts(trace: Trace) -> tuple[()] | None:
     """Return None if gradients are cleared in a step without an update: see :func:`_calls`."""
-    clears, step = _clears_gradients(trace), trace.ints("step")
+    clears, step = clears_gradients(trace), trace.ints("step")
     updated = np.unique(step[trace.rows("kind", OPTIMIZER) & ~clears & (step >= 0)])
     return () if np.isin(step[clears], updated).all() else None
 

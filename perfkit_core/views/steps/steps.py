@@ -26,6 +26,7 @@ from perfkit_core.trace.model.schema import BACKWARD, DEVICE_WORK, FORWARD, OTHE
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
+from perfkit_core.views.steps.inferred_steps import why_no_steps
 from perfkit_core.views.tables import concat, integers
 
 
@@ -37,6 +38,11 @@ def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFra
     start = result["start_ns"].to_numpy(np.int64)
     ranks, rank = np.unique(result["rank"].fillna(-1).to_numpy(np.int64), return_inverse=True)
     result["start_ns"] = start - groupby.extremes(rank, len(ranks), start)[0][rank]
+    first_work = result.pop("first_work_ns")
+    next_work = first_work.shift(-1)
+    follows = np.append((np.diff(rank) == 0) & (np.diff(result["step"].to_numpy(np.int64)) == 1), False)
+    cadence = next_work - first_work
+    result["device_cadence_ns"] = cadence.where(follows & (cadence >= 0).fillna(False))
     for name in (f"{phase}_ns" for phase in PHASES if phase != OTHER):
         has_phases = result[name].notna().groupby(rank).transform("any")  # a part of a rank may have no phases
         result[name] = result[name].mask(result[name].isna() & has_phases, 0)
@@ -64,6 +70,8 @@ def _reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     launched = intervals.union_length_by(step, len(steps), *edges)
     lost = incomplete_steps(trace)[steps]
     result["device_launched_ns"] = integers(launched, ~lost) if lost.any() else launched
+    first_work = groupby.extremes(step, len(steps), trace.ints("start_ns")[work])[0]
+    result["first_work_ns"] = integers(first_work, (first_work < np.iinfo(np.int64).max) & ~lost)
     return result
 
 
@@ -77,6 +85,13 @@ COLUMNS = (
     duration("backward_ns", "Backward"),
     duration("optimizer_ns", "Optimizer"),
     duration("device_launched_ns", "Device launched", place=DEVICE),
+    duration(
+        "device_cadence_ns",
+        "Device cadence",
+        "time from the first device work that the step launched to the first that the next step launched; if it is "
+        "longer than the duration, the device determines how long a step takes",
+        place=DEVICE,
+    ),
 )
 
 VIEW = View(
@@ -85,7 +100,7 @@ VIEW = View(
     description="duration of each step and its phases, and time of the device work launched in the step",
     table=Reduced(_reduce, _merge, in_parts=lambda trace: ()),
     columns=COLUMNS,
-    explain_empty=lambda trace: WITHOUT_STEPS,
+    explain_empty=why_no_steps,
 )
 
 

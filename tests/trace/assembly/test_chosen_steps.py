@@ -42,6 +42,23 @@ def test_the_chosen_steps() -> None:
     check_trace(with_steps_on(trace(ROWS), "^iter"))
 
 
+@pytest.mark.parametrize("function", ["train.py:train_step", "pkg/train.py:train_step", "pkg.train:Trainer.train_step",
+                                      "train_step"])  # fmt: skip
+def test_the_calls_of_a_function(function: str) -> None:
+    """As ``perfkit record --step-on`` takes a function, by the names of the recorded Python frames. The calls inside
+    another call, and those of functions with a similar name, are not steps."""
+    names = {
+        0: "/home/pkg/train.py(7): train_step", 100: "/home/pkg/train.py(7): train_step",
+        10: "/home/pkg/train.py(7): train_step", 200: "/home/pkg/train.py(9): train_step_end",
+        300: "pkg/pretrain.py(7): step",
+    }  # fmt: skip
+    frames = [host(name, "python", at, 20 if at == 10 else 80, tid=3) for at, name in names.items()]
+    changed = with_steps_on(trace([*ROWS, *frames]), function)
+    assert [row[2:] for row in rows(changed, "kind", "step", "start_ns", "dur_ns") if row[0] == "step"] == [
+        (0, 80), (100, 80)
+    ]  # fmt: skip
+
+
 def test_each_rank_has_its_own_steps() -> None:
     late = [row | {"start_ns": row["start_ns"] + 40} for row in ROWS]
     joined = concat_traces([with_rank(trace(ROWS), 0), with_rank(trace(late), 1)])
@@ -51,10 +68,10 @@ def test_each_rank_has_its_own_steps() -> None:
 
 
 def test_a_missing_range_is_an_error_that_lists_ranges() -> None:
-    with pytest.raises(UsageError, match="the recording has no such range; ranges in the recording: epoch"):
+    with pytest.raises(UsageError, match=r"the recording has no range.*; ranges in the recording: epoch.*not recorded"):
         with_steps_on(trace(ROWS), "step 1")
     joined = concat_traces([with_rank(trace(ROWS), 0), with_rank(trace(ROWS[:1]), 1)])
-    with pytest.raises(UsageError, match="rank 1 has no such range"):
+    with pytest.raises(UsageError, match="rank 1 has no range, operator or Python frame"):
         with_steps_on(joined, "iter 7")
     with pytest.raises(UsageError, match="not a regular expression"):
         with_steps_on(trace(ROWS), "(")
