@@ -31,11 +31,12 @@ from perfkit_core.base.operators.names import GRADIENT_SUFFIX
 from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.align.operator_owner import Owners, owner_times, owners, piece_phases
-from perfkit_core.compare.slices import Windows, middle_steps, shared_out, slices, whole_run
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.compare.equal_work import compared_windows
+from perfkit_core.compare.slices import shared_out, slices
+from perfkit_core.compare.windows import Windows
 from perfkit_core.trace.model.schema import DEVICE_WORK, OTHER
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.select import in_steps, step_numbers
+from perfkit_core.views.select import marked
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import group
 
@@ -108,11 +109,13 @@ def align(base: Trace, other: Trace) -> Alignment:
     """Align two runs, of the same framework or of different ones."""
     traces = (base, other)
     per_step = all(len(step_rows(trace)) for trace in traces)
-    counts = [len(step_rows(trace)) if per_step else 1 for trace in traces]
+    windows = compared_windows(base, other)
+    counts = [window.count if per_step or window.calls else 1 for window in windows]
     layers = match_layers(base, other)
     sides = []
-    for trace, count, by_path in zip(traces, counts, layers, strict=True):
-        chosen = in_steps(trace, ViewRequest(steps=step_numbers(trace) if per_step else None))
+    for trace, window, count, by_path in zip(traces, windows, counts, layers, strict=True):
+        parts = per_step or window.calls
+        chosen = marked(trace, window.members(trace)) if parts else np.ones(len(trace), np.bool_)
         sides.append(items(trace, chosen, count, by_path))
     rows, levels = meet(sides[0].table, sides[1].table)
     for side, count in zip(SIDES, counts, strict=True):
@@ -122,10 +125,9 @@ def align(base: Trace, other: Trace) -> Alignment:
         rows[f"difference_{measure}_ns"] = rows[f"other_{measure}_ns"] - rows[f"base_{measure}_ns"]
         columns += [f"{side}_{measure}_ns" for side in (*SIDES, "difference")]
 
-    windows = middle_steps if per_step else whole_run
     times = [
-        exclusive_times(trace, windows(trace), side, reached, by_path)
-        for trace, side, reached, by_path in zip(traces, sides, levels, layers, strict=True)
+        exclusive_times(trace, window, side, reached, by_path)
+        for trace, window, side, reached, by_path in zip(traces, windows, sides, levels, layers, strict=True)
     ]
     shares = {}
     for side, mine, theirs in zip(SIDES, times, reversed(times), strict=True):
