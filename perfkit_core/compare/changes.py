@@ -26,8 +26,8 @@ from perfkit_core.compare.statistics import NO_DIFFERENCE
 
 _NOTABLE: Final = 0.02
 """Smaller differences, as a share of the step, are named only if they exceed the noise, and the step differs."""
-_SMALLEST: Final = 0.002
-"""Smaller differences, as a share of the step, are never named."""
+_SMALLEST, _SMALLEST_ON_HOST = 0.002, 0.01
+"""Smaller differences, as a share of the step, are never named: of kernels, and of all else."""
 _NAMED: Final = 2
 """Number of layers, in each direction, and of operators with other calls that a sentence names."""
 _REST: Final = mark("rest")
@@ -59,13 +59,17 @@ def changes(result: Pair, tree: pd.DataFrame, operators: pd.DataFrame) -> pd.Dat
     noise, size = computing.map({True: by_place["device"], False: by_place["host"]}), rows["difference_ns"].abs()
     step = max(tree[["base_ns", "other_ns"]].iloc[0].tolist())
     level = rows[["base_ns", "other_ns"]].max(axis=1)
-    # On the host, a short part varies more than the step, by the square root of its share. Kernels do not.
-    beyond = size > noise * level.where(computing, (level * step) ** 0.5)
-    if result.steps is not None:  # numbers of calls per step are exact
-        beyond |= ~np.isclose(rows["base_calls"], rows["other_calls"])
     statistics = result.steps or (result.per_call and result.per_call[1])
     differs = statistics is None or statistics.verdict != NO_DIFFERENCE
-    least = _SMALLEST if differs else _NOTABLE
+    # Equal runs differ by a factor. On the host, a short part varies more than the step, which matters in equal runs.
+    factor = np.abs(np.log(rows["other_ns"].clip(lower=1) / rows["base_ns"].clip(lower=1)))
+    shorter = 1.0 if differs else (step / level.clip(lower=1)).where(~computing, 1.0) ** 0.5
+    beyond = factor > 2 * np.arcsinh(noise / 2) * shorter
+    of_one = len({trace.meta.framework for trace in result.traces}) == 1
+    if result.steps is not None and of_one:  # numbers of calls per step are exact
+        counted = ~rows["category"].isin(["input_wait", "idle"])
+        beyond |= counted & ~np.isclose(rows["base_calls"], rows["other_calls"])
+    least = np.where(computing, _SMALLEST, _SMALLEST_ON_HOST) if differs else _NOTABLE
     named = (size > least * step) & (beyond | (differs & (size > _NOTABLE * step)))
     at = zip(rows["operator"], rows["place"], rows["difference_ns"], strict=True)
     named &= np.array([not _contradicted(*cause, operators) for cause in at], np.bool_)
