@@ -17,9 +17,10 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.compare import explanation, statistics
-from perfkit_core.compare.attribute.causes import by_layer, causes, explained, largest_first, waterfall
+from perfkit_core.compare.attribute.causes import by_layer, causes, explained, grouped, largest_first, waterfall
 from perfkit_core.compare.pair import CompareOptions, Pair, pair
 from perfkit_core.compare.report import COLUMNS, labels, nullable, reasons, report_of, rows, source_of
+from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.trace.model.report_data import Report, Section, declared
 from perfkit_core.trace.model.trace import Trace
 
@@ -152,6 +153,8 @@ def against_report(sides: Sides, earlier: Sides, options: CompareOptions, names:
     Four sections are added to :func:`~perfkit_core.compare.report.comparison_report`: new_waterfall, new_step_time,
     new_causes and new_layers. ``data["new"]`` holds the last three. Raises UsageError for options that do not apply.
     """
+    runs = on_one_clock([*sides, *earlier])
+    sides, earlier = (runs[0], runs[1]), (runs[2], runs[3])
     now, before = pair(*sides, options), pair(*earlier, replace(options, conditions=()))
     why = reasons(now)
     trees = reasons(before).attribution, why.attribution
@@ -169,7 +172,7 @@ def against_report(sides: Sides, earlier: Sides, options: CompareOptions, names:
 
     first, last = (0 if tree.empty else int(tree["difference_ns"].iloc[0]) for tree in trees)
     ends = (say("difference before"), first), (say("difference now"), last)
-    picture = waterfall(by_cause, trees, *ends, explanation.DRAWN)
+    picture = waterfall(grouped(by_cause, trees), *ends, explanation.DRAWN)
     mean, none = "" if step is None else say(explanation.MEAN), say("layers are needed in all four runs")
     sections = [explanation.drawn("new_waterfall", say("New differences"), picture)]
     if step_table is not None:
@@ -182,7 +185,7 @@ def against_report(sides: Sides, earlier: Sides, options: CompareOptions, names:
     return replace(
         report,
         sources=(*report.sources, *old_sources),
-        headline=(*_sentences(step, explanation.largest_causes(by_cause, trees), layers), *report.headline),
+        headline=(*_sentences(step, explanation.largest_causes(grouped(by_cause, trees)), layers), *report.headline),
         sections=(*declared(sections, COLUMNS), *report.sections),
         data={
             **report.data,

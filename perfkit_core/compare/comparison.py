@@ -11,7 +11,7 @@ boards were made for one customer. For these, a rate is given only if all varian
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,14 +25,16 @@ from perfkit_core.compare.align import align, operator_owner
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
 from perfkit_core.compare.captures import captures_of
+from perfkit_core.compare.equal_work import compared_windows
 from perfkit_core.compare.statistics import pooled
 from perfkit_core.compare.step_kinds import of_one_kind
+from perfkit_core.compare.windows import Windows, on_one_clock, step_windows
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.flops.peaks import DevicePeaks, peaks_of
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import table_of
-from perfkit_core.views.select import in_steps
-from perfkit_core.views.steps import overview, step_phases, step_rows
+from perfkit_core.views.select import in_steps, marked
+from perfkit_core.views.steps import overview, step_phases
 from perfkit_core.views.tables import rounded_division
 
 MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
@@ -103,16 +105,17 @@ def compare(
     the list, or what ``load`` returns. Only steps of one kind of an inference server are compared. Raises SourceError,
     and UsageError if the runs have no step kind in common.
     """
-    captures = tuple(map(tuple, of_one_kind([captures_of(base), captures_of(other)])))
+    captures = tuple(map(tuple, on_one_clock(of_one_kind([captures_of(base), captures_of(other)]))))
     base, other = map(pooled, captures)
-    base_steps, other_steps = (trace.ints("dur_ns")[step_rows.step_rows(trace)] for trace in (base, other))
+    base_steps, other_steps = (step_windows(trace).dur_ns for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
     statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
     sides = []
-    for name, trace in zip(SIDES, (base, other), strict=True):
-        rows = step_rows.step_rows(trace)
+    for name, trace, windows in zip(SIDES, (base, other), compared_windows(base, other), strict=True):
+        rows = windows.row
         numbers = tuple(np.unique(trace.ints("step")[rows]).tolist())
-        sides.append(_Side(name, trace, ViewRequest(steps=numbers if per_step else None), len(rows) if per_step else 1))
+        request = ViewRequest(steps=numbers if per_step else None)
+        sides.append(_Side(name, trace, request, len(rows) if per_step else 1, windows))
     operators = _operators(sides)
     in_both = operators["found"] == MATCHED
     matched_share: dict[str, dict[str, float | None]] = {side: {} for side in SIDES}
@@ -141,6 +144,7 @@ class _Side:
     request: ViewRequest
     steps: int
     """Number by which times and calls are divided: the number of steps, or 1 for a whole recording."""
+    windows: Windows
 
     def per_step(self, total: pd.Series[int]) -> IntArray:
         return rounded_division(total.fillna(0).to_numpy(np.int64), self.steps)
@@ -160,7 +164,12 @@ def _of_view(sides: Sequence[_Side], view: View, keys: list[str], time: str) -> 
 def _operators(sides: Sequence[_Side]) -> pd.DataFrame:
     tables = []
     for side in sides:
-        table = operator_time(side.trace, in_steps(side.trace, side.request))
+        if side.windows.calls:
+            side = replace(side, steps=side.windows.calls)
+            chosen = marked(side.trace, side.windows.members(side.trace))
+        else:
+            chosen = in_steps(side.trace, side.request)
+        table = operator_time(side.trace, chosen)
         table["calls"] /= side.steps
         for measure in _MEASURES:
             table[measure] = side.per_step(table[measure])

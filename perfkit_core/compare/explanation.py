@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,11 +10,12 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import SIDES, Message, Text, mark, message, say
 from perfkit_core.base.language.units import format_count
-from perfkit_core.compare import comparison, slices
+from perfkit_core.compare import comparison
 from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
 from perfkit_core.compare.align.fusion import SEPARATOR
 from perfkit_core.compare.attribute import attribute, leaves
-from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, labels
+from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes
+from perfkit_core.compare.windows import middle_steps
 from perfkit_core.trace.model.report_data import Chart, Section
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
@@ -27,7 +28,10 @@ OF_PARTS: Final = mark(
     "Mean wall-clock time of the middle steps (those nearest to the median). The difference between median and mean is "
     "a separate row, so all rows sum to the median step."
 )
-_OF_RUNS = mark("Wall-clock time of the whole recordings. The largest difference comes first.")
+_OF_RUNS = mark(
+    "Wall-clock time of the whole recordings, or per call of the kernel that both repeat, from one call to the next. "
+    "The largest difference comes first."
+)
 _OF_LAYERS = mark("The time of a layer excludes the layers inside it.")
 _OF_KERNELS = mark(
     "If kernels or copies overlap, the common time counts for the one that started first. All of them count as calls."
@@ -37,8 +41,10 @@ _EXPLAINED = mark(
     "more or fewer calls. Per call effect: time due to longer or shorter calls. Explained so far: the differences of "
     "this row and of all rows above it, as a share of the total difference."
 )
-PER_STEP: Final = mark("All numbers are means per step.")
-PER_RUN: Final = mark("All numbers are of the whole recording, because at least one run has no steps.")
+PER_STEP: Final = mark("All numbers are means of the middle steps.")
+PER_RUN: Final = mark(
+    "At least one run has no steps: all numbers are of the whole recording, or per call of the kernel that both repeat."
+)
 _ALONE = mark("Operators, and device work outside operators, that only one run has.")
 _SHARES = mark(
     "Share of the time that has a counterpart in the other run, on this or an earlier level. CPU: host operators. "
@@ -60,21 +66,21 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
     if alignment.per_step:
-        steps = tuple((len(slices.middle_steps(trace)), len(step_rows(trace))) for trace in (base, other))
+        steps = tuple((len(middle_steps(trace)), len(step_rows(trace))) for trace in (base, other))
     return Explained(attribute.attribute(base, other, medians), alignment, steps)
 
 
-def largest_causes(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> list[Message]:
-    """Return the largest ``causes`` of ``trees`` as short texts with differences, such as ``matmul, forward +3 ms``."""
-    largest = causes[causes["difference_ns"] != 0].head(NAMED)
-    named = zip(labels(largest, trees), largest["difference_ns"].tolist(), strict=True)
+def largest_causes(changes: pd.DataFrame) -> list[Message]:
+    """Return the largest ``changes`` as short texts with differences, such as ``matmul, forward +3 ms``."""
+    largest = changes.head(NAMED)
+    named = zip(largest["name"], largest["difference_ns"].tolist(), strict=True)
     return [message("{name} {difference:+ns}", name=name, difference=difference) for name, difference in named]
 
 
 def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
     chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"), note=say("The axis may begin above 0."))
     note = say("The bars show the largest causes of the difference.") if len(steps) else ""
-    return Section(name, title, steps, note, say("nothing differs"), chart=chart)
+    return Section(name, title, steps, note, say("no cause differs beyond noise"), chart=chart)
 
 
 def attribution_sections(why: Explained) -> Iterator[Section]:

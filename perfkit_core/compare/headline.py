@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Final
 
 from perfkit_core.base.language.messages import Message, mark, message
-from perfkit_core.base.language.units import format_duration, format_ratio
+from perfkit_core.base.language.units import format_count, format_duration, format_ratio
 from perfkit_core.compare import comparison, statistics
 from perfkit_core.compare.align.align import UNMATCHED, Alignment
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.compare.noise import GIVEN, MEASURED, Between
-from perfkit_core.compare.pair import Pair
+from perfkit_core.compare.pair import FLOP, Pair
+from perfkit_core.compare.windows import median_ns, on_device_clock
 from perfkit_core.trace.assembly.lost_records import CODES
 from perfkit_core.trace.model.meta import may_lack_work
 from perfkit_core.trace.model.timed_steps import NOTABLE
+from perfkit_core.views.steps.step_rows import step_rows
 
+RECORDED_STEP: Final = message("the median recorded step takes")
 _SURE: Final = {
-    statistics.SLOWER: mark("Slower: the median recorded step takes {change}{interval}; {noise}."),
-    statistics.FASTER: mark("Faster: the median recorded step takes {change}{interval}; {noise}."),
+    statistics.SLOWER: mark("Slower: {subject} {change}{interval}; {noise}."),
+    statistics.FASTER: mark("Faster: {subject} {change}{interval}; {noise}."),
 }
 _UNSURE: Final = {
-    statistics.PERHAPS_SLOWER: mark(
-        "Possibly slower: the median recorded step takes {change}{interval}{reason}; {advice}."
-    ),
-    statistics.PERHAPS_FASTER: mark(
-        "Possibly faster: the median recorded step takes {change}{interval}{reason}; {advice}."
-    ),
-    statistics.NO_DIFFERENCE: mark("Cannot tell: the median recorded step takes {change}{interval}{reason}; {advice}."),
+    statistics.PERHAPS_SLOWER: mark("Possibly slower: {subject} {change}{interval}{reason}; {advice}."),
+    statistics.PERHAPS_FASTER: mark("Possibly faster: {subject} {change}{interval}{reason}; {advice}."),
+    statistics.NO_DIFFERENCE: mark("Cannot tell: {subject} {change}{interval}{reason}; {advice}."),
 }
 _ORIGINS: Final = {
     "given": mark("as given"),
@@ -49,6 +50,8 @@ _NAMED: Final = 3
 """Number of operators without a match that are named."""
 _LONGEST: Final = 40
 """Maximum number of characters of an operator's name in a sentence."""
+_LONGEST_KERNEL: Final = 60
+_NAMESPACES: Final = re.compile(r"^void |\(anonymous namespace\)::|\b\w+::")
 _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
 _SMALL: Final = 0.05
@@ -65,10 +68,12 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
     """Return the sentences of the summary, which include ``causes``. The most important sentence comes first."""
     steps, hints = result.steps, list[Message]()
     sentences = [_gate(result.outcomes)] if result.outcomes else []
+    sentences += _work(result)
     if steps is None:
-        sentences.append(message("At least one run has no steps, so the whole recordings are compared."))
+        sentences += _without_steps(result)
     else:
         sentences.append(step_sentence(steps, result.between))
+        sentences += _on_host(result)
         sentences += _lost(result)
         base, other = (trace.timed_steps.time(trace.timed_steps.unprofiled()) for trace in result.traces)
         if base and other:
@@ -117,6 +122,68 @@ def is_incomplete(result: Pair) -> bool:
     """Return whether a run lacks device work that was not recorded or not interpreted."""
     quality = [finding for trace in result.traces for finding in trace.quality]
     return may_lack_work(quality) or any(finding.code in CODES for finding in quality)
+
+
+def _work(result: Pair) -> Iterator[Message]:
+    """Yield how the work of a step differs, if it does."""
+    normalised = result.normalised
+    if normalised is None or normalised.base.amount == normalised.other.amount:
+        return
+    origins = dict.fromkeys((normalised.base.origin, normalised.other.origin))
+    scale = Fraction(1, 10**9 if normalised.unit == FLOP else 1)
+    base, other = (float(work.amount * scale) for work in (normalised.base, normalised.other))
+    yield message(
+        "The steps do different amounts of work: {base:count} {unit}s in base and {other:count} {unit}s in other "
+        "({origin:and}).",
+        base=base,
+        other=other,
+        unit=message("GFLOP") if normalised.unit == FLOP else message(normalised.unit),
+        origin=[message(_ORIGINS[origin]) for origin in origins],
+    )
+
+
+def _without_steps(result: Pair) -> Iterator[Message]:
+    """Yield how the time per call differs if a run has no steps, with how often a call begins."""
+    if result.per_call is None:
+        yield message("At least one run has no steps, so the whole recordings are compared.")
+        return
+    unit, calls = result.per_call
+    fewer = unit.per_s[1] < unit.per_s[0]
+    text = mark(
+        "{share:ratio} {fewer} calls a second: {name} begins {other} times a second on a rank, not {base} times."
+    )
+    share = abs(unit.per_s[1] / unit.per_s[0] - 1)
+    base, other = (f"{rate:.4g}" for rate in unit.per_s)
+    if calls.verdict != statistics.NO_DIFFERENCE:
+        more = message("fewer") if fewer else message("more")
+        yield message(text, name=_bare(unit.name), base=base, other=other, share=share, fewer=more)
+    yield step_sentence(calls, result.between, message("the mean time from one call to the next is"))
+    counts = unit.calls.assign(change=unit.calls["other"] / unit.calls["base"].where(unit.calls["base"] > 0) - 1)
+    largest = counts["change"].abs().sort_values(ascending=False, kind="stable").index[:_NAMED]
+    changed = [
+        message("{name} {base} → {other}", name=_bare(name), base=format_count(base), other=format_count(other))
+        for name, base, other in counts.loc[largest, ["name", "base", "other"]].values.tolist()
+    ]
+    if changed:
+        yield message("Calls for each call of it: {calls:parts}.", calls=changed)
+
+
+def _bare(kernel: str) -> str:
+    """Return the begin of the name of a kernel without its return type and namespaces."""
+    name = _NAMESPACES.sub("", kernel)
+    return name if len(name) <= _LONGEST_KERNEL else f"{name[:_LONGEST_KERNEL]}…"
+
+
+def _on_host(result: Pair) -> Iterator[Message]:
+    """Yield how long the steps take on the host if they are compared on the clock of the device."""
+    if not all(map(on_device_clock, result.traces)):
+        return
+    base, other = (median_ns(trace.ints("dur_ns")[step_rows(trace)]) for trace in result.traces)
+    text = mark(
+        "A step ends when devices have finished its work, because the host only enqueues it: the host's part of the "
+        "median step takes {other:ns} instead of {base:ns}."
+    )
+    yield message(text, base=base, other=other)
 
 
 def _lost(result: Pair) -> Iterator[Message]:
@@ -168,22 +235,19 @@ def same_recording(result: Pair) -> Iterator[Message]:
         yield message("Base and other hold the same recording: {sources:list}.", sources=list(result.twice))
 
 
-def step_sentence(steps: statistics.SampleStatistics, between: Between) -> Message:
+def step_sentence(steps: statistics.SampleStatistics, between: Between, subject: Message = RECORDED_STEP) -> Message:
     """Return the verdict with the change, its interval, and how much equal runs may differ: measured or assumed.
-    ``between`` is what is known of equal runs if each side has one capture."""
+    ``between`` is what is known of equal runs if each side has one capture. ``subject`` is what takes the time."""
     if not steps.difference:
-        return message("The median recorded step takes {time:ns} in both runs.", time=steps.base)
+        return message("No difference: {subject} {time:ns} in both runs.", subject=subject, time=steps.base)
     interval = None
     if steps.low is not None and steps.high is not None:
         ends = (max(ns, -steps.base) for ns in (steps.low, steps.high))  # a resampled base may be longer than the base
         low, high = (_amount(ns, steps.base, signed=True) for ns in ends)
         interval = message(" (95% interval of the change: {low} to {high})", low=low, high=high)
-    words = {"change": _change(steps), "interval": interval}
+    words = {"change": _change(steps), "interval": interval, "subject": subject}
     if steps.low is None or steps.high is None or steps.noise is None:
-        text = mark(
-            "Too few steps to tell: the median recorded step takes {change}{interval}; a single step cannot show the "
-            "noise."
-        )
+        text = mark("Too few steps to tell: {subject} {change}{interval}; a single step cannot show the noise.")
         return message(text, **words)
     size = abs(steps.difference)
     text = mark("equal runs may differ by up to {amount}, {origin}")
@@ -193,7 +257,7 @@ def step_sentence(steps: statistics.SampleStatistics, between: Between) -> Messa
     if steps.beyond_noise:
         return message(_SURE[steps.verdict], **words, noise=noise)
     if steps.verdict == statistics.NO_DIFFERENCE and size <= min(_SMALL * steps.base, steps.noise):
-        text = mark("No difference found: the median recorded step takes {change}{interval}; {noise}.")
+        text = mark("No difference found: {subject} {change}{interval}; {noise}.")
         return message(text, **words, noise=noise)
     reason = message(", but {noise}", noise=noise)
     if size > steps.noise and steps.low <= 0 <= steps.high:
@@ -242,20 +306,8 @@ def _change(steps: statistics.SampleStatistics) -> Message:
 
 
 def warnings(result: Pair) -> tuple[Message, ...]:
-    """Return warnings of differences that make runs less comparable: in devices, profiler options, amounts of work."""
-    sentences, normalised = [], result.normalised
-    if normalised is not None and normalised.base.amount != normalised.other.amount:
-        origins = dict.fromkeys((normalised.base.origin, normalised.other.origin))
-        sentences.append(
-            message(
-                "The steps do different amounts of work: {base:count} {unit}s in base and {other:count} {unit}s in "
-                "other ({origin:and}).",
-                base=float(normalised.base.amount),
-                other=float(normalised.other.amount),
-                unit=message(normalised.unit),
-                origin=[message(_ORIGINS[origin]) for origin in origins],
-            )
-        )
+    """Return warnings of differences that make runs less comparable: in devices and profiler options."""
+    sentences = []
     if comparison.different_devices(result.traces):
         base, other = (", ".join(comparison.device_names(trace)) for trace in result.traces)
         text = mark("Different devices: {base} and {other}. The table devices lists their peak rates.")

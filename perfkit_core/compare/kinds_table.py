@@ -42,6 +42,6 @@ def kinds_section(runs: Sequence[Sequence[Trace]]) -> Section | None:
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=["kind", "statistic", "base_ns", "other_ns"])
     table = table[table["base_ns"].notna() & table["other_ns"].notna()].reset_index(drop=True)
-    note = say("Averages over the steps of each kind. The tables below compare host times.")
+    note = say("Averages over the steps of each kind. The tables below compare steps from end to end.")
     compared = with_difference(table.astype({"base_ns": "int64", "other_ns": "int64"}))
     return Section("serving", say("Server steps"), compared, note, say("the runs have no kind of step in common"))

@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.language.messages import SIDES, mark, message, say
-from perfkit_core.compare import comparison, explanation, report, slices
+from perfkit_core.compare import comparison, explanation, report
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
 from perfkit_core.compare.pair import CompareOptions, Pair, pair
+from perfkit_core.compare.slices import shared_out
 from perfkit_core.compare.statistics import pooled
+from perfkit_core.compare.windows import middle_steps, on_one_clock
 from perfkit_core.output.report import source_facts
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.columns import duration, key
@@ -39,6 +41,8 @@ class Run:
 
 def multi_run_report(runs: Sequence[Run], options: CompareOptions) -> Report:
     """Return the report on several runs, with the key "runs" in ``data``. Raises UsageError for unsuitable options."""
+    captures_of_runs = on_one_clock([run.captures for run in runs])
+    runs = [replace(run, captures=tuple(captures)) for run, captures in zip(runs, captures_of_runs, strict=True)]
     pairs = []
     for index, run in enumerate(runs):
         amounts = (options.amounts[0], options.amounts[index]) if options.amounts else ()
@@ -172,9 +176,10 @@ def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
     if median_ns is None:
         table = table_of(partition.VIEW, trace, ViewRequest())
         return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))
-    rows = slices.middle_rows(trace)
-    if not len(rows):
+    windows = middle_steps(trace)
+    if not len(windows):
         return pd.Series(dtype=np.int64)
     names = partition.ON_DEVICE if activity.has_device_work(trace) else partition.ON_HOST
-    means = slices.shared_out(partition.partition(trace, rows).sum(axis=0), len(rows))
+    times = partition.of_windows(trace, windows.rank, windows.start_ns, windows.end_ns)
+    means = shared_out(times.sum(axis=0), len(windows))
     return pd.Series([*means, median_ns - means.sum()], [*names, BESIDE_MEDIAN], np.int64)

@@ -25,9 +25,10 @@ import numpy.typing as npt
 
 from perfkit_core.base.algorithms import sample_statistics
 from perfkit_core.compare.slices import EXCLUSIVE
+from perfkit_core.compare.windows import step_windows, whole_run
 from perfkit_core.measure.calibration import equal_runs
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.steps import activity, partition, step_rows
+from perfkit_core.views.steps import activity, partition
 
 QUARTERS: Final = 4
 ON_HOST: Final = 0.1
@@ -112,11 +113,13 @@ def between_runs(traces: Sequence[Trace], total_ns: int | None = None) -> Betwee
 
 
 def _between(trace: Trace, total_ns: int | None) -> Between:
-    steps = step_rows.step_rows(trace)
-    total = int(trace.ints("dur_ns")[steps].sum())
+    steps = step_windows(trace)
+    steps = steps if len(steps) else whole_run(trace)
+    total = int(steps.dur_ns.sum())
     busy = None
     if total and activity.has_device_work(trace):
-        busy = int(partition.partition(trace, steps)[:, : len(EXCLUSIVE)].sum()) / total
+        times = partition.of_windows(trace, steps.rank, steps.start_ns, steps.end_ns)
+        busy = int(times[:, : len(EXCLUSIVE)].sum()) / total
     total = total if total_ns is None else total_ns
     measured = equal_runs.measured(trace.meta, equal_runs.HOST if busy is None else equal_runs.DEVICE, total)
     return assumed(total, busy) if measured is None else of_measured(measured, busy)
@@ -132,6 +135,11 @@ def assumed(total_ns: int, busy: float | None = None) -> Between:
 def of_measured(measured: equal_runs.Measured, busy: float | None = None) -> Between:
     """Return what was measured. Few runs show the deviation only roughly, so it is increased by Student's t."""
     return Between(measured.ratio * student(measured.freedom) / _NORMAL, MEASURED, busy, measured.runs)
+
+
+def band_of_equal_runs(ratio: float) -> float:
+    """Return by which share single captures of equal runs may differ. ``ratio``: their relative standard deviation."""
+    return math.sqrt(2) * _NORMAL * ratio
 
 
 def pool(side: Samples) -> npt.NDArray[Any]:

@@ -16,9 +16,11 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import arrays, nesting
 from perfkit_core.base.language.messages import render
+from perfkit_core.compare.equal_work import Repeated, repeated
 from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
 from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, between_runs
 from perfkit_core.compare.statistics import SampleStatistics, StepSamples, of_steps, pooled, samples_of, step_statistics
+from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model.meta import SAMPLE, TOKEN, WORK_KEYS
@@ -39,6 +41,8 @@ _HINTS: Final = {
 }
 _BATCH_FIRST: Final = ("conv", "conv_transpose", "batch_norm", "group_norm", "layer_norm", "pool")
 """Operators whose first input usually has the batch as its first axis."""
+_SAME_WORK: Final = Fraction(1, 100)
+"""Amounts of work that differ by at most this share are equal."""
 LONGEST: Final = 40
 """Maximum number of characters of a label. Labels are column headings."""
 _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfkit")
@@ -94,8 +98,9 @@ class Pair:
 
     - ``traces``: the traces, with all captures of a side in one trace.
     - ``steps``: the statistics of the steps; None if a side has no steps.
-    - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the sample. perfkit then
-      computes these times only if the samples per step are known for both runs and differ. Otherwise they are None.
+    - ``per_call``: without steps, what both repeat, and the statistics of the time from one call of it to the next.
+    - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the first of sample, token
+      and FLOP whose number per step is known for both runs and differs. Otherwise they are None.
     - ``between``: how much equal runs differ, if each side has one capture.
     - ``twice``: the sources of recordings that both sides contain.
     """
@@ -107,12 +112,14 @@ class Pair:
     outcomes: tuple[Outcome, ...]
     between: Between
     twice: tuple[str, ...] = ()
+    per_call: tuple[Repeated, SampleStatistics] | None = None
 
 
 def pair(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions) -> Pair:
     """Compare two runs. Each run has one capture or more. Raises UsageError for options that do not apply to the runs,
     and ValueError for a side without captures."""
-    sides = tuple(base), tuple(other)
+    base, other = on_one_clock((base, other))
+    sides = base, other
     traces = pooled(sides[0]), pooled(sides[1])
     captures = tuple(map(samples_of, sides[0])), tuple(map(samples_of, sides[1]))
     between = between_runs(traces) if options.noise is None else Between(options.noise, GIVEN)
@@ -125,19 +132,21 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions)
     same = [(first, second) for first in base for second in other if len(first) and first.events.equals(second.events)]
     twice = tuple(dict.fromkeys(trace.meta.source for both in same for trace in both))
     gate = outcomes(options.conditions, sides, limited, between.ratio, of_device)
-    return Pair(traces, captures, steps, by_work, gate, between, twice)
+    per_call = None
+    if steps is None and (unit := repeated(*traces)) is not None:
+        calls = [[np.concatenate(side)] for side in unit.samples]
+        per_call = unit, step_statistics(calls[0], calls[1], np.mean, between.ratio)
+    return Pair(traces, captures, steps, by_work, gate, between, twice, per_call)
 
 
 def _by_work(
     traces: tuple[Trace, Trace], captures: Sequence[Sequence[StepSamples]], options: CompareOptions, between: float
 ) -> Normalised | None:
-    unit, amounts = options.per or SAMPLE, options.amounts or (None, None)
-    base, other = (work(trace, unit, amount) for trace, amount in zip(traces, amounts[:2], strict=True))
     stepped = all(any(len(recording.step) for recording in side) for side in captures)
     if options.per is None:
-        if base is None or other is None or base.amount == other.amount or not stepped:
-            return None
-        return normalised(unit, base, other, captures, between)
+        return _different_work(traces, captures, options, between) if stepped else None
+    unit, amounts = options.per, options.amounts or (None, None)
+    base, other = (work(trace, unit, amount) for trace, amount in zip(traces, amounts[:2], strict=True))
     if base is None or other is None:
         unknown = traces[0] if base is None else traces[1]
         instead = get_plugins().instead(unknown.meta.framework, "flops") if unit == FLOP else None
@@ -147,6 +156,19 @@ def _by_work(
         hint = "give the profiler a schedule, and call its step() after each iteration"
         raise UsageError(f"the time per {unit} is unknown, because no steps were recorded", hint)
     return normalised(unit, base, other, captures, between)
+
+
+def _different_work(
+    traces: tuple[Trace, Trace], captures: Sequence[Sequence[StepSamples]], options: CompareOptions, between: float
+) -> Normalised | None:
+    """Return the times for equal work by the first unit in which the work of the steps differs, None if none does."""
+    of_one = traces[0].meta.framework == traces[1].meta.framework  # the frameworks' operators have other FLOPs
+    for unit in (SAMPLE, TOKEN, FLOP) if of_one else (SAMPLE, TOKEN):
+        amounts = options.amounts[:2] if unit == SAMPLE and options.amounts else (None, None)
+        base, other = (work(trace, unit, amount) for trace, amount in zip(traces, amounts, strict=True))
+        if base is not None and other is not None and abs(other.amount - base.amount) > _SAME_WORK * base.amount:
+            return normalised(unit, base, other, captures, between)
+    return None
 
 
 def normalised(

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.language.messages import SIDES, mark, message, say, worded
-from perfkit_core.compare import comparison, explanation, headline, memory, noise
+from perfkit_core.compare import changes, comparison, explanation, headline, memory, noise
 from perfkit_core.compare.attribute.causes import causes, waterfall
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import CompareOptions, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.statistics import SampleStatistics, StepSamples, outliers
+from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.output.report.source_facts import source
 from perfkit_core.trace.model.columns import (
     CHANGE,
@@ -133,7 +134,7 @@ def comparison_report(
     steps of two servers (:mod:`perfkit_core.compare.kinds_table`). Raises UsageError for options that do not apply to
     the runs.
     """
-    sides = [[side] if isinstance(side, Trace) else list(side) for side in (base, other)]
+    sides = on_one_clock([[side] if isinstance(side, Trace) else list(side) for side in (base, other)])
     report = report_of(pair(sides[0], sides[1], options), sides, names, by=options.by)
     if kinds is None:
         return report
@@ -161,8 +162,9 @@ def report_of(
     """
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
-    main_causes = causes(why.attribution)
-    largest = explanation.largest_causes(main_causes, [why.attribution])
+    main_causes, tables = causes(why.attribution), comparison.compare(*result.traces)
+    named = changes.changes(result, why.attribution, tables.operators)
+    largest = explanation.largest_causes(named)
     data: dict[str, Any] = {
         "step_time": None if result.steps is None else statistics(result.steps),
         "matched_share": why.alignment.matched_share,
@@ -184,24 +186,29 @@ def report_of(
         if base == other
         else say("{other} against {base}", other=other, base=base),
         tuple(source_of(*side) for side in zip(sides, SIDES, run_names, strict=True)),
-        (*declared(_sections(result, why), COLUMNS), *memory.sections(sides[0][0], sides[1][0], by)),
+        (*declared(_sections(result, why, tables, named), COLUMNS), *memory.sections(sides[0][0], sides[1][0], by)),
         headline=headline.headline(
             result,
             why.alignment,
-            [message(explanation.LARGEST, causes=largest)] if largest else [],
+            [
+                *changes.sentences(result, why.attribution),
+                *([message(explanation.LARGEST, causes=largest)] if largest else []),
+            ],
         ),
         warnings=headline.warnings(result),
         data=data,
     )
 
 
-def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
-    tables, runs = comparison.compare(*result.traces), dict(zip(SIDES, result.captures, strict=True))
+def _sections(
+    result: Pair, why: explanation.Explained, tables: comparison.Comparison, named: pd.DataFrame
+) -> Iterator[Section]:
+    runs = dict(zip(SIDES, result.captures, strict=True))
     if result.outcomes:
         yield gate.section(gate.table(result.outcomes))
     if not (tree := why.attribution).empty and not headline.is_incomplete(result):
         base, other = tree[["base_ns", "other_ns"]].iloc[0].tolist()
-        bars = waterfall(causes(tree), [tree], ("base", base), ("other", other), explanation.DRAWN)
+        bars = waterfall(named, ("base", base), ("other", other), explanation.DRAWN)
         yield explanation.drawn("waterfall", say("From base to other"), bars)
     yield from step_section(runs, None if result.steps is None else result.steps.noise)
     of_ranks = any(samples.of_ranks for side in result.captures for samples in side)
@@ -252,9 +259,19 @@ def first_look(report: Report, lead: str = "") -> Report:
     sections = {section.name: section for section in report.sections if not section.table.empty}
     if "operators_device" in sections:
         sections.pop("operators")
-    shown = tuple(most_different(sections[name]) for name in _SCREEN if name in sections)
+    shown = tuple(most_different(_of_what_limits(sections[name], sections)) for name in _SCREEN if name in sections)
     shown = shown or tuple(sections[name] for name in _OF_MEMORY if name in sections)
     return replace(without_causes(report), sections=shown, next=lead)
+
+
+def _of_what_limits(section: Section, sections: Mapping[str, Section]) -> Section:
+    """Return the table of operators with the times of the device or of the host only, whichever takes longer."""
+    parts = sections.get("step_parts")
+    if section.name != "operators" or parts is None or "place" not in parts.table:
+        return section
+    times = parts.table[["base_ns", "other_ns"]].sum(axis=1).groupby(parts.table["place"]).sum()
+    hidden = "_cpu_ns" if 2 * times.get("device", 0) > times.sum() else "_device_ns"
+    return replace(section, table=section.table.loc[:, [not str(name).endswith(hidden) for name in section.table]])
 
 
 def without_causes(report: Report) -> Report:

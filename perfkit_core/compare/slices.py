@@ -1,9 +1,8 @@
-"""The middle steps of a run, and their exclusive partition, which assigns every nanosecond to one event.
+"""The exclusive partition of windows of time, which assigns every nanosecond to one event.
 
 A comparison attributes the difference between the median steps. A median cannot be divided into parts, but a mean can.
 So the parts are means over the *middle steps*: the half of the steps (rounded up, at least two) that is nearest to the
-median. The difference between this mean and the median is an additional part. If a run has no steps, whole recordings
-are compared: each rank has one window, from its first to its last event.
+median. The difference between this mean and the median is an additional part.
 
 Categories and their precedence are those of the view ``partition``. Within a category, an instant belongs to one event:
 
@@ -20,81 +19,24 @@ Categories and their precedence are those of the view ``partition``. Within a ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
 import numpy as np
 
-from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.base.system import memory_limit
 from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views import select, tables
-from perfkit_core.views.steps import partition, step_rows
+from perfkit_core.views import select
+from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.activity import Activities, activities, step_threads
 
 _EVENT_BYTES: Final = 200
 """Memory of the slices for each event, including that of their creation."""
-_FEWEST: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """Time windows [start, end) of one rank each, usually its steps. The arrays have the shape (windows,)."""
-
-    rank: IntArray
-    start_ns: IntArray
-    end_ns: IntArray
-    typical_ns: int  # The median step, or the mean duration of a recording without steps.
-
-    def __len__(self) -> int:
-        return len(self.rank)
-
-    @property
-    def mean_ns(self) -> int:
-        return int(tables.rounded_division((self.end_ns - self.start_ns).sum(), len(self)))
-
-    def starts_in(self, rank: IntArray, time_ns: IntArray) -> IntArray:
-        """Return the indices of the events that start in a window of their rank, in ascending order."""
-        rows = [np.empty(0, np.int64)]
-        for number in np.unique(self.rank).tolist():
-            mine = self.rank == number
-            begun = np.searchsorted(np.sort(self.start_ns[mine]), time_ns, side="right")
-            ended = np.searchsorted(np.sort(self.end_ns[mine]), time_ns, side="right")
-            rows.append(np.flatnonzero((rank == number) & (begun > ended)))
-        return np.sort(np.concatenate(rows))
-
-
-def middle_steps(trace: Trace) -> Windows:
-    ascending, rows = np.sort(trace.ints("dur_ns")[step_rows.step_rows(trace)]), middle_rows(trace)
-    count = len(ascending)
-    # If the number of steps is even, the median is the mean of the two middle steps, truncated to ns.
-    median = (int(ascending[(count - 1) // 2]) + int(ascending[count // 2])) // 2 if count else 0
-    return Windows(trace.ints("rank")[rows], trace.ints("start_ns")[rows], trace.end_ns[rows], median)
-
-
-def middle_rows(trace: Trace) -> IntArray:
-    rows, dur = step_rows.step_rows(trace), trace.ints("dur_ns")
-    order = rows[np.argsort(dur[rows], kind="stable")]
-    count = len(order)
-    middle = order[(count - 1) // 2 : count // 2 + 1]
-    distance = np.abs(len(middle) * dur[order] - dur[middle].sum())
-    return np.sort(order[np.argsort(distance, kind="stable")][: max(_FEWEST, (count + 1) // 2)])
-
-
-def whole_run(trace: Trace) -> Windows:
-    """Return one window for each rank, from its first to its last event."""
-    activity = activities(trace)
-    rows = np.flatnonzero(activity.host | activity.compute | activity.communication | activity.copy)
-    code, count = select.rank_codes(trace)
-    first, _ = groupby.extremes(code[rows], count, trace.ints("start_ns")[rows])
-    _, last = groupby.extremes(code[rows], count, trace.end_ns[rows])
-    with_time = np.flatnonzero(last > first)
-    windows = Windows(select.ranks(trace)[with_time], first[with_time], last[with_time], 0)
-    return replace(windows, typical_ns=windows.mean_ns)
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:

@@ -32,6 +32,7 @@ from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.base.algorithms.sample_statistics import outlying
 from perfkit_core.compare.noise import ON_HOST, Samples, Statistic, count, interval, noise_band, pool
+from perfkit_core.compare.windows import step_windows
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
@@ -80,10 +81,11 @@ class StepSamples:
 
 def samples_of(trace: Trace) -> StepSamples:
     """Return the steps of one trace. If ranks recorded different steps, the steps of each rank are separate samples."""
-    rows = step_rows(trace)
-    rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
+    windows = step_windows(trace)
+    order = np.argsort(windows.start_ns, kind="stable")
+    rows, duration = step_rows(trace)[order], windows.dur_ns[order]
     preempted = trace.timed_steps.preempted
-    number, duration = trace.ints("step")[rows], trace.ints("dur_ns")[rows]
+    number = trace.ints("step")[rows]
     numbers, first, group, times = np.unique(number, return_index=True, return_inverse=True, return_counts=True)
     ranks, rank = np.unique(trace.ints("rank")[rows], return_inverse=True)
     cells = np.unique(group * len(ranks) + rank)
@@ -187,7 +189,7 @@ def step_statistics(
     delta = cliffs_delta(pools[0], pools[1])
     difference = level[1] - level[0]
     quickest = None
-    if between > 0:
+    if between > 0 and statistic is np.median:
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
         # If the 10th percentile of both sides is 0, many samples are 0. Such samples cannot show a difference.
         quickest = fast[1] - fast[0] if any(fast) else None

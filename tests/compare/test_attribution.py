@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from perfkit_core.compare.align.align import align
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, COLUMNS, attribute
-from perfkit_core.compare.slices import middle_steps
+from perfkit_core.compare.windows import middle_steps
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import partition

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core.compare.attribute.attribute import attribute
-from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, waterfall
+from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, grouped, waterfall
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.output.renderers.html import charts
 from perfkit_core.readers.load import load
@@ -67,7 +67,7 @@ def test_layers_sum_to_the_whole(tree: pd.DataFrame) -> None:
 
 
 def test_the_picture_goes_from_base_to_other(tree: pd.DataFrame) -> None:
-    steps = waterfall(causes(tree), [tree], ("base", 200), ("other", 245), shown=2)
+    steps = waterfall(grouped(causes(tree), [tree]), ("base", 200), ("other", 245), shown=2)
     assert steps["name"].tolist() == ["base", "matmul, forward", "relu, forward", REST, "other"]
     assert steps["difference_ns"].tolist() == [pd.NA, 60, -20, 5, pd.NA]
     assert steps["time_so_far_ns"].tolist() == [200, 260, 240, 245, 245]
@@ -92,7 +92,7 @@ def test_equal_runs_have_no_cause() -> None:
     one = run(100, 50, 10)
     tree = attribute(one, one)
     found = causes(tree)
-    assert waterfall(found, [tree], ("base", 200), ("other", 200), shown=2).empty
+    assert waterfall(grouped(found, [tree]), ("base", 200), ("other", 200), shown=2).empty
     assert (found["difference_ns"] == 0).all()
     assert found["explained_ratio"].isna().all()
 

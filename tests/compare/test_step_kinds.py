@@ -28,7 +28,7 @@ def test_only_the_most_frequent_common_kind_is_compared(tmp_path: Path) -> None:
     assert {step.kind for trace in (base, other) for step in serving_steps(trace)[1]} == {"decode"}
     assert any(each.code == "one-step-kind" for each in base.quality)
     result = compare(whole, decode)
-    assert result.step_time.set_index("statistic").loc["maximum"].tolist()[:2] == [400_000, 500_000]
+    assert result.step_time.set_index("statistic").loc["maximum"].tolist()[:2] == [600_000, 1_000_000]
 
 
 def test_different_kinds_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

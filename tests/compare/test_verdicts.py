@@ -15,6 +15,7 @@ from perfkit_core.compare.pair import CompareOptions, pair
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.report_data import Report
+from tests.compare.test_judged import Raw
 from tests.support.rendered import rendered
 
 
@@ -32,10 +33,10 @@ def section(report: Report, name: str) -> object:
 
 
 def test_the_workers_pair(traces: Path) -> None:
-    """The data is loaded by four workers. The medians are those of the file, and the two steps that wait for a worker
-    are listed as outlying."""
+    """The data is loaded by four workers. The host runs ahead of the device, so steps end with their device work. The
+    medians are those of the file without its first step, and the step that waits for a worker is listed as outlying."""
     files = [traces / "torch" / "pairs" / f"resnet50-workers{n}.json.gz" for n in (0, 4)]
-    sides = [raw_steps(path) for path in files]
+    sides = [[round(ms * 1e6) for ms in Raw(path).cadence_ms()] for path in files]
     found = pair([load(files[0])], [load(files[1])], CompareOptions(noise=0.02))
     assert found.steps is not None
     assert [found.steps.base, found.steps.other] == [int(statistics.median(side)) for side in sides]
@@ -44,10 +45,10 @@ def test_the_workers_pair(traces: Path) -> None:
     assert found.steps.cliffs_delta == pytest.approx(sum(pairs) / len(pairs))
     assert found.steps.verdict == "faster"
     report = comparison_report([load(files[0])], [load(files[1])])
-    assert any(sentence.startswith("Faster: the median recorded step takes 127 ms instead of 176 ms, 28.2%")
+    assert any(sentence.startswith("Faster: the median recorded step takes 126 ms instead of 175 ms, 28.0%")
                for sentence in rendered(report.headline))  # fmt: skip
     late = section(report, "outliers").table
-    assert sorted(late["dur_ns"], reverse=True) == sorted(sides[1], reverse=True)[:2]
+    assert late["dur_ns"].tolist() == pytest.approx([max(sides[1])], rel=0.01)
     assert section(report, "devices") is None
     assert report.data["step_time"]["difference"] == found.steps.difference
 

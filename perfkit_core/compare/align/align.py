@@ -31,11 +31,12 @@ from perfkit_core.base.operators.names import GRADIENT_SUFFIX
 from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.align.operator_owner import Owners, owner_times, owners, piece_phases
-from perfkit_core.compare.slices import Windows, middle_steps, shared_out, slices, whole_run
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.compare.equal_work import compared_windows
+from perfkit_core.compare.slices import shared_out, slices
+from perfkit_core.compare.windows import Windows
 from perfkit_core.trace.model.schema import DEVICE_WORK, OTHER
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.select import in_steps, step_numbers
+from perfkit_core.views.select import marked
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import group
 
@@ -43,6 +44,13 @@ KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
 """Column that groups operators. It is ``conv`` for a ``conv`` and for an ``add`` that may add the bias of a ``conv``.
 The other :data:`_PRODUCTS` are grouped in the same way."""
+COMPOSITE: Final = "composite"
+"""Column that groups operators which frameworks divide differently: the products of matrices, and the loss of
+classification, which is one operator or a softmax and a selection."""
+_COMPOSITES: Final = {
+    **dict.fromkeys(("matmul", "linear", "bmm"), "matmul"),
+    **dict.fromkeys(("cross_entropy", "log_softmax", "nll_loss"), "cross_entropy"),
+}
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -53,13 +61,13 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("layer", "phase"),
     ),
     "operator_shape": (("operator", "shape", "dtype", "phase"), ("operator", "shape", "phase")),
-    "operator": ((FUSION, "phase"), ("operator", "phase"), (PRODUCT, "phase")),
+    "operator": ((FUSION, "phase"), ("operator", "phase"), (PRODUCT, "phase"), (COMPOSITE, "phase")),
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
 """Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
 if they have the same value for every key of a set."""
-_WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
+_WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"), (COMPOSITE, "phase"))
 """With these sets of keys, an unmatched item may also match an item that is already matched. All other sets compare
 only unmatched items, so that additional work of one run, such as an additional layer, remains unmatched."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
@@ -108,11 +116,13 @@ def align(base: Trace, other: Trace) -> Alignment:
     """Align two runs, of the same framework or of different ones."""
     traces = (base, other)
     per_step = all(len(step_rows(trace)) for trace in traces)
-    counts = [len(step_rows(trace)) if per_step else 1 for trace in traces]
+    windows = compared_windows(base, other)
+    counts = [window.count if per_step or window.calls else 1 for window in windows]
     layers = match_layers(base, other)
     sides = []
-    for trace, count, by_path in zip(traces, counts, layers, strict=True):
-        chosen = in_steps(trace, ViewRequest(steps=step_numbers(trace) if per_step else None))
+    for trace, window, count, by_path in zip(traces, windows, counts, layers, strict=True):
+        parts = per_step or window.calls
+        chosen = marked(trace, window.members(trace)) if parts else np.ones(len(trace), np.bool_)
         sides.append(items(trace, chosen, count, by_path))
     rows, levels = meet(sides[0].table, sides[1].table)
     for side, count in zip(SIDES, counts, strict=True):
@@ -122,10 +132,9 @@ def align(base: Trace, other: Trace) -> Alignment:
         rows[f"difference_{measure}_ns"] = rows[f"other_{measure}_ns"] - rows[f"base_{measure}_ns"]
         columns += [f"{side}_{measure}_ns" for side in (*SIDES, "difference")]
 
-    windows = middle_steps if per_step else whole_run
     times = [
-        exclusive_times(trace, windows(trace), side, reached, by_path)
-        for trace, side, reached, by_path in zip(traces, sides, levels, layers, strict=True)
+        exclusive_times(trace, window, side, reached, by_path)
+        for trace, window, side, reached, by_path in zip(traces, windows, sides, levels, layers, strict=True)
     ]
     shares = {}
     for side, mine, theirs in zip(SIDES, times, reversed(times), strict=True):
@@ -175,9 +184,12 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]
             "family": _texts_at(operators.family, rows),
             FUSED: _texts_at(fused(trace), rows),
             PRODUCT: products(trace, operators)[rows],
+            COMPOSITE: _texts_at(_composites(operators), rows),
         }
     )
-    order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in (FUSED, PRODUCT, *reversed(KEYS))])
+    order = np.lexsort(
+        [groups.keys[key].fillna("").to_numpy(str) for key in (COMPOSITE, FUSED, PRODUCT, *reversed(KEYS))]
+    )
     table = groups.keys.iloc[order].reset_index(drop=True)
     cpu, device = owner_times(trace)
     times = {"cpu_ns": np.where(outside, 0, cpu), "device_ns": np.where(outside, trace.ints("dur_ns"), device)}
@@ -190,6 +202,14 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]
     item = np.full(len(trace), -1, np.int64)
     item[rows] = number[groups.code]
     return Items(table, item[np.where(operators.row == NO_ROW, np.arange(len(trace)), operators.row)])
+
+
+def _composites(operators: Owners) -> Codes:
+    """Return for each event the value of the key :data:`COMPOSITE`, null for operators without one."""
+    composites = _COMPOSITES | {name + GRADIENT_SUFFIX: text + GRADIENT_SUFFIX for name, text in _COMPOSITES.items()}
+    texts = [composites.get(name, "") for name in operators.name.values]
+    number = np.array([index if text else -1 for index, text in enumerate(texts)], np.int32)
+    return Codes(operators.name.lookup(number, np.int32(-1)), texts)
 
 
 def _texts_at(codes: Codes, rows: IntArray) -> np.ndarray:
@@ -242,8 +262,10 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
     for level, key_sets in LEVELS.items():
         for keys in key_sets:
             rest = []
-            for side, reached in zip(sides, levels, strict=True):
+            for side, reached, opposite in zip(sides, levels, reversed(sides), strict=True):
                 mask = _complete(side, keys) & (reached == UNMATCHED)
+                if COMPOSITE in keys:  # An additional operator that both runs have remains additional.
+                    mask &= ~side["operator"].isin(opposite["operator"])
                 if PRODUCT in keys:  # Products were matched by operator name before, so only additions remain.
                     mask &= side["operator"] != side[PRODUCT]
                 rest.append(side[mask])
@@ -253,7 +275,9 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
             matched = [side[pd.MultiIndex.from_frame(side[list(keys)]).isin(common)] for side in rest]
             sums = [_sums(side, keys, name) for side, name in zip(matched, SIDES, strict=True)]
             joined = sums[0].join(sums[1], how="outer", sort=False).fillna(0).reset_index()
-            tables.append(_shaped(joined.rename(columns={PRODUCT: "operator", FUSION: "operator"}), level))
+            tables.append(
+                _shaped(joined.rename(columns=dict.fromkeys((PRODUCT, FUSION, COMPOSITE), "operator")), level)
+            )
             for reached, side in zip(levels, matched, strict=True):
                 reached[side.index] = level
     for side, reached, name in zip(sides, levels, SIDES, strict=True):

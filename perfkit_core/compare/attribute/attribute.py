@@ -26,7 +26,9 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import SIDES, mark
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.attribute.leaves import CATEGORY, Leaves, leaves
-from perfkit_core.compare.slices import EXCLUSIVE, Windows, middle_steps, shared_out, whole_run
+from perfkit_core.compare.equal_work import compared_windows
+from perfkit_core.compare.slices import EXCLUSIVE, shared_out
+from perfkit_core.compare.windows import Windows
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import activity, step_rows
 
@@ -57,7 +59,7 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     """
     traces = (base, other)
     stepped = all(len(step_rows.step_rows(trace)) for trace in traces)
-    sides = [middle_steps(trace) if stepped else whole_run(trace) for trace in traces]
+    sides = list(compared_windows(base, other))
     if medians is not None:
         sides = [replace(windows, typical_ns=median) for windows, median in zip(sides, medians, strict=True)]
     if not all(map(len, sides)):
@@ -117,7 +119,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     )
     for side, windows in zip(SIDES, sides, strict=True):
         calls = numbers[f"{side}_calls"].to_numpy(np.int64)
-        table[f"{side}_calls"] = pd.arrays.FloatingArray(calls / len(windows), calls < 0)
+        table[f"{side}_calls"] = pd.arrays.FloatingArray(calls / windows.count, calls < 0)
     # The explained ratio of a row includes its descendants, which follow it in preorder.
     leaf = np.ones(len(parent), np.bool_)
     leaf[parent[parent != NO_ROW]] = False
@@ -144,7 +146,7 @@ def tree(base: Leaves, other: Leaves) -> Tree:
     for level in levels:
         texts = table[level].to_numpy(object)
         code, first = groupby.distinct([parents, texts], len(table))
-        numbers = _numbers(table, code, first, level, (len(base.windows), len(other.windows)))
+        numbers = _numbers(table, code, first, level, (base.windows.count, other.windows.count))
         parts.append((np.full(len(first), level, object), texts[first], parents[first], numbers))
         parents = code + offset
         offset += len(first)
@@ -171,7 +173,7 @@ def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
-        table[f"{side}_ns"] = shared_out(table[f"{side}_ns"], len(of_side.windows))
+        table[f"{side}_ns"] = shared_out(table[f"{side}_ns"], of_side.windows.count)
     events = _joined(base.events, other.events, levels[1:], "calls")
     operators = _joined(base.operators, other.operators, levels[1:-1], "calls")
     operators = operators.rename(columns={f"{side}_calls": f"{side}_operator_calls" for side in SIDES})

@@ -10,11 +10,22 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import mark, say
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, with_effects
-from perfkit_core.compare.attribute.leaves import NO_LAYER, OUTSIDE, TRANSLATED, UNLAUNCHED, bare, nothing_before
+from perfkit_core.compare.attribute.leaves import (
+    NO_LAYER,
+    OUTSIDE,
+    PYTHON_CODE,
+    TRANSLATED,
+    UNLAUNCHED,
+    bare,
+    nothing_before,
+)
+from perfkit_core.compare.slices import EXCLUSIVE
 
 TIMES: Final = ("base_ns", "other_ns", "difference_ns")
 SUMMED: Final = (*TIMES, "count_effect_ns", "per_call_effect_ns")
 REST: Final = mark("everything else")
+_LOADING: Final = mark("waiting for data")
+_NOTHING: Final = mark("nothing recorded")
 KERNEL: Final = "kernel"
 End = tuple[str, int]
 _PARTS: Final = ("category", "phase", "layer", "family", "operator")
@@ -124,29 +135,61 @@ def explained(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(explained_ratio=pd.arrays.FloatingArray(share, np.full(len(table), total == 0)))
 
 
-def waterfall(causes: pd.DataFrame, trees: Sequence[pd.DataFrame], first: End, last: End, shown: int) -> pd.DataFrame:
-    """Return the rows of a waterfall chart: the total ``first``, the ``shown`` largest ``causes`` of ``trees``, one row
-    for all other causes, and the total ``last``. A total is a name and a time in ns. No rows if nothing differs.
+def waterfall(changes: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
+    """Return the rows of a waterfall chart: the total ``first``, the ``shown`` largest ``changes``
+    (:func:`grouped`), one row for everything else, and the total ``last``. A total is a name and a time in ns. There
+    are no rows without changes.
 
     Columns: name; difference_ns, missing for totals; time_so_far_ns, ``first`` plus the differences up to this row.
     """
-    differing = causes[causes["difference_ns"] != 0]
-    if differing.empty:
+    if changes.empty:
         return pd.DataFrame(columns=["name", "difference_ns", "time_so_far_ns"])
-    largest = differing.head(shown)
-    names, differences = list(labels(largest, trees)), largest["difference_ns"].tolist()
-    if len(differing) > shown:
+    largest = changes.head(shown)
+    names, differences = largest["name"].tolist(), largest["difference_ns"].tolist()
+    rest = last[1] - first[1] - sum(differences)
+    if rest or len(changes) > shown:
         names.append(say(REST))
-        differences.append(int(differing["difference_ns"].iloc[shown:].sum()))
+        differences.append(rest)
     reached = [first[1], *(first[1] + np.cumsum(differences)).tolist(), last[1]]
     steps = pd.array([pd.NA, *differences, pd.NA], "Int64")
     return pd.DataFrame({"name": [first[0], *names, last[0]], "difference_ns": steps, "time_so_far_ns": reached})
+
+
+def grouped(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the ``causes`` of ``trees`` as a person would name them, those with the largest differences first. Data
+    loading is one cause, and so is time in which nothing was recorded. The part that is no cause, the difference
+    between median and mean, is left out, and so is what does not differ.
+
+    Columns: name; operator; category; place; difference_ns, and those of base_ns, other_ns, base_calls, other_calls
+    that ``causes`` has.
+    """
+    names = [
+        say(_LOADING) if category == "input_wait" else say(_NOTHING) if category == "idle" else label
+        for label, category in zip(labels(causes, trees), causes["category"], strict=True)
+    ]
+    # Where the launches of a family were recorded in one run only, its kernels are not another cause.
+    launched = causes[(causes["operator"] != UNLAUNCHED) & causes["category"].isin(EXCLUSIVE)]
+    of_family = dict(
+        zip(launched["family"][::-1], pd.Series(names, causes.index, object)[launched.index][::-1], strict=True)
+    )
+    names = [
+        of_family.get(family, name) if operator == UNLAUNCHED else name
+        for name, operator, family in zip(names, causes["operator"], causes["family"], strict=True)
+    ]
+    numbers = [name for name in ("base_ns", "other_ns", "difference_ns", "base_calls", "other_calls") if name in causes]
+    rows = causes.assign(name=pd.Series(names, causes.index, object))[causes["category"] != BESIDE_MEDIAN]
+    sums = rows.groupby("name", sort=False).agg(
+        {"operator": "first", "category": "first", "place": "first", **dict.fromkeys(numbers, "sum")}
+    )
+    table = largest_first(sums.reset_index(), ["name"])
+    return table[table["difference_ns"] != 0].reset_index(drop=True)
 
 
 def labels(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> Iterator[str]:
     """Yield the labels of the ``causes`` of ``trees``, such as ``matmul, forward, on the device``."""
     # Idle time is named after the next operator or event, which is a row of the same tree.
     following = {nothing_before(name): bare(name) for tree in trees for name in tree["name"].unique()}
+    functions = _functions(trees)
     for row in causes.to_dict("records"):
         name, category = row["operator"], row["category"]
         family = bare(row["family"]).replace("_", " ")
@@ -158,9 +201,23 @@ def labels(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> Iterator[str]
             subject = say("outside operators")
         elif name in TRANSLATED or name == BESIDE_MEDIAN:
             subject = bare(say(name))
+            function = functions.get((category, row["phase"])) if name == PYTHON_CODE else None
+            subject = say("{subject} (mainly {function})", subject=subject, function=function) if function else subject
         else:  # Names of operators are not translated.
             subject = say("nothing recorded before {name}", name=following[name]) if name in following else name
         phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
         suffix = _PLACES.get(category)
         suffix = bare(say(category)).replace("_", " ") if suffix is None else suffix and say(suffix)
         yield say(", ").join(part for part in dict.fromkeys((subject, phase and say(phase), suffix)) if part)
+
+
+def _functions(trees: Sequence[pd.DataFrame]) -> dict[tuple[str, str], str]:
+    """Return the Python function with the largest difference of each category and phase."""
+    found: dict[tuple[str, str], str] = {}
+    if len(trees) != 1 or PYTHON_CODE not in set(trees[0]["name"]) or "parent" not in trees[0]:
+        return found
+    events = with_path(trees[0], "event")
+    events = largest_first(events[(events["operator"] == PYTHON_CODE) & (events["difference_ns"] != 0)], ["name"])
+    for category, phase, name in zip(events["category"], events["phase"], events["name"], strict=True):
+        found.setdefault((category, phase), name)
+    return found

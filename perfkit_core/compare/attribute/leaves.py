@@ -19,7 +19,8 @@ from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.base.language.messages import mark
 from perfkit_core.compare.align.operator_owner import owners, piece_phases
-from perfkit_core.compare.slices import Slices, Windows, categories_of_events, slices
+from perfkit_core.compare.slices import Slices, categories_of_events, slices
+from perfkit_core.compare.windows import Windows
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.calls import NO_LAUNCH
@@ -31,9 +32,10 @@ NOTHING: Final = mark("(nothing recorded)")
 NO_PHASE: Final = mark("(no phase)")
 NO_LAYER, NO_FAMILY = mark("(no layer)"), mark("(no family)")
 UNTIL_THE_END: Final = mark("(nothing recorded at the end)")
+PYTHON_CODE: Final = mark("(Python code)")
 _KINDS: Final[Mapping[str, str]] = {
     schema.DATALOADER: mark("(data loader)"),
-    schema.PYTHON: mark("(Python code)"),
+    schema.PYTHON: PYTHON_CODE,
     schema.ANNOTATION: mark("(labelled ranges)"),
     schema.RUNTIME: mark("(runtime calls)"),
     schema.SYNC: mark("(waiting for the device)"),
@@ -143,7 +145,9 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     called |= activity.communication | activity.copy
     if activity.on_device:
         called |= activity.compute
-    rows = windows.starts_in(trace.ints("rank"), trace.ints("start_ns"))
+    unlaunched = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("launched_by") == NO_ROW))
+    here = windows.starting(trace.ints("rank")[unlaunched], trace.ints("start_ns")[unlaunched])
+    rows = np.union1d(windows.members(trace), unlaunched[here])
     calls = rows[called[rows]]
 
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)

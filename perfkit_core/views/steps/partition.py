@@ -64,9 +64,13 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def partition(trace: Trace, steps: IntArray) -> IntArray:
     """Return the time of each category (:data:`ON_DEVICE` or :data:`ON_HOST`) in each step, in ns, shape (steps,
     categories). Each row sums to the duration of its step."""
+    return of_windows(trace, trace.ints("rank")[steps], trace.ints("start_ns")[steps], trace.end_ns[steps])
+
+
+def of_windows(trace: Trace, rank: IntArray, start: IntArray, end: IntArray) -> IntArray:
+    """Return the time of each category in windows [start, end) of one rank each, shape (windows, categories)."""
     activity = activities(trace)
-    result = np.zeros((len(steps), len(ON_DEVICE if activity.on_device else ON_HOST)), np.int64)
-    start, end, rank = trace.ints("start_ns")[steps], trace.end_ns[steps], trace.ints("rank")[steps]
+    result = np.zeros((len(rank), len(ON_DEVICE if activity.on_device else ON_HOST)), np.int64)
     for number in np.unique(rank).tolist():
         in_rank, sets = rank == number, activity.of(trace, number)
         on_device = [sets.compute, sets.communication, *([sets.copy] if activity.on_device else [])]

@@ -1,0 +1,131 @@
+"""Equal work in recordings without steps, which are fixed windows of time.
+
+They are compared per call of a kernel that both repeat: the time from one call to the next, and all else that happens
+from the first call to the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.compare.windows import Windows, middle_steps, whole_run
+from perfkit_core.trace.model.schema import KERNEL
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.steps.step_rows import step_rows
+
+_FEWEST: Final = 8
+"""Fewest calls of a kernel by which recordings without steps are compared."""
+_COMMON: Final = 0.5
+"""Least share of the time of either recording in kernels that both have."""
+_NEAR: Final = 0.02
+"""Largest relative difference from the usual ratio of calls."""
+_PARTS: Final = 4
+"""Parts of a recording whose numbers of calls show how regularly a kernel is called."""
+
+Traces = tuple[Trace, Trace]
+Masks = tuple[BoolArray, BoolArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The kernel (or operator, without device work) whose calls stand for equal work in two recordings."""
+
+    name: str
+    per_s: tuple[float, float]  # Calls per second of a rank, in base and other.
+    samples: tuple[list[IntArray], list[IntArray]]  # The times from one call to the next, one array per rank.
+    windows: tuple[Windows, Windows]  # For each rank, from its first to its last call.
+    calls: pd.DataFrame  # Columns name, base, other: calls per call of ``name``, only where they differ.
+
+
+def repeated(base: Trace, other: Trace) -> Repeated | None:
+    """Return what both recordings repeat, None if they have little in common. The ratio of its calls is the usual one:
+    the median over all names that both have, weighted by their time. So a kernel that one run calls less often in the
+    same work is not chosen."""
+    traces = base, other
+    on_device = all(trace.rows("kind", KERNEL).any() for trace in traces)
+    masks = tuple(trace.rows("kind", KERNEL) if on_device else trace.operators for trace in traces)
+    tables = [_by_name(trace, mask) for trace, mask in zip(traces, masks, strict=True)]
+    common = tables[0].join(tables[1].add_suffix("_other"), how="inner")
+    times = common["ns"], common["ns_other"]
+    shares = [ns.sum() / max(table["ns"].sum(), 1) for ns, table in zip(times, tables, strict=True)]
+    common = common[(common["calls"] >= _FEWEST) & (common["calls_other"] >= _FEWEST)]
+    if common.empty or min(shares) < _COMMON:
+        return None
+    common = common.assign(ratio=common["calls_other"] / common["calls"]).sort_values("ratio", kind="stable")
+    weight = (common["ns"] / common["ns"].sum() + common["ns_other"] / common["ns_other"].sum()).cumsum()
+    usual = float(common["ratio"][weight >= weight.iloc[-1] / 2].iloc[0])
+    near = common[(common["ratio"] / usual - 1).abs() <= _NEAR]
+    name = str((near["ns"] + near["ns_other"]).idxmax())
+    sides = [_between_calls(trace, mask, name) for trace, mask in zip(traces, masks, strict=True)]
+    windows, samples = (sides[0][0], sides[1][0]), (sides[0][1], sides[1][1])
+    if not all(window.calls for window in windows):
+        return None
+    per_s = [window.calls * 1e9 / max(int(window.dur_ns.sum()), 1) for window in windows]
+    counts = _other_counts(traces, (masks[0], masks[1]), windows)
+    return Repeated(name, (per_s[0], per_s[1]), samples, windows, counts)
+
+
+def compared_windows(base: Trace, other: Trace) -> tuple[Windows, Windows]:
+    """Return the middle steps of two runs. If a run has no steps, return what lies between calls of the kernel that
+    both repeat, or else the whole recordings."""
+    if all(len(step_rows(trace)) for trace in (base, other)):
+        return middle_steps(base), middle_steps(other)
+    unit = repeated(base, other)
+    return (whole_run(base), whole_run(other)) if unit is None else unit.windows
+
+
+def _by_name(trace: Trace, mask: BoolArray) -> pd.DataFrame:
+    """Return the time and the calls of the events in ``mask`` by their names. Columns: ns, calls."""
+    rows, names = np.flatnonzero(mask), trace.codes("name")
+    times = pd.DataFrame({"name": names.codes[rows], "ns": trace.ints("dur_ns")[rows], "calls": 1})
+    table = times.groupby("name").sum()
+    table.index = pd.Index([names.values[code] for code in table.index], dtype=object)
+    return table
+
+
+def _between_calls(trace: Trace, mask: BoolArray, name: str) -> tuple[Windows, list[IntArray]]:
+    """Return windows from the first to the last call of ``name`` on each rank, and the times between its calls."""
+    rows = np.flatnonzero(mask & trace.rows("name", name))
+    rank, start = trace.ints("rank")[rows], trace.ints("start_ns")[rows]
+    of_ranks = {number: np.sort(start[rank == number]) for number in np.unique(rank).tolist()}
+    calls = {number: times for number, times in of_ranks.items() if len(times) > 1}
+    first, last = (np.array([times[at] for times in calls.values()], np.int64) for at in (0, -1))
+    samples = [np.diff(times) for times in calls.values()]
+    count, total = sum(map(len, samples)), int((last - first).sum())
+    return Windows(np.array([*calls], np.int64), first, last, round(total / max(count, 1)), calls=count), samples
+
+
+def _other_counts(traces: Traces, masks: Masks, windows: tuple[Windows, Windows]) -> pd.DataFrame:
+    """Return the names whose calls per unit of work differ by more than calls at the ends of the recordings and
+    irregular calls within them explain."""
+    sides = [_in_parts(*side) for side in zip(traces, masks, windows, strict=True)]
+    units = [window.calls for window in windows]
+    rows = []
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        parts = [side.get(name, np.zeros(_PARTS)) for side in sides]
+        per_unit = [part.sum() / unit for part, unit in zip(parts, units, strict=True)]
+        irregular = max(float(np.abs(part - part.mean()).max()) for part in parts)
+        ends = max(map(len, windows))
+        if abs(per_unit[1] - per_unit[0]) * min(units) > ends + 2 * irregular:
+            rows.append((name, *per_unit))
+    return pd.DataFrame(rows, columns=["name", "base", "other"])
+
+
+def _in_parts(trace: Trace, mask: BoolArray, windows: Windows) -> dict[str, np.ndarray]:
+    """Return the calls of each name in equally long parts of the windows."""
+    rows, names = np.flatnonzero(mask), trace.codes("name")
+    rank, start = trace.ints("rank")[rows], trace.ints("start_ns")[rows]
+    found: dict[str, np.ndarray] = {}
+    for number, first, last in zip(
+        windows.rank.tolist(), windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True
+    ):
+        here = (rank == number) & (start >= first) & (start < last)
+        part = (start[here] - first) * _PARTS // max(last - first, 1)
+        for code, at in zip(names.codes[rows[here]].tolist(), part.tolist(), strict=True):
+            found.setdefault(names.values[code], np.zeros(_PARTS))[at] += 1
+    return found
