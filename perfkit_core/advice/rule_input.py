@@ -14,7 +14,7 @@ from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray, filled
-from perfkit_core.base.language.messages import Message, Text, english, message, plural, render
+from perfkit_core.base.language.messages import Message, Text, english, mark, message, plural, render
 from perfkit_core.replay import batches
 from perfkit_core.replay.critical_path import contradiction, replay_of
 from perfkit_core.replay.graph import Graph, Replay, play
@@ -382,10 +382,20 @@ class RuleInput:
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
 
     def of_step(self, spent_ns: float) -> Message:
-        """Return ``18.4 ms of the 176 ms step``, or ``… of the 176 ms recording`` if no steps were recorded."""
-        if self.has_steps:
-            return message("{part:ns} of the {step:ns} step", part=spent_ns, step=self.step_ns)
-        return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
+        """Return ``18.4 ms of the 176 ms step``, or ``… of the 176 ms recording`` if no steps were recorded. A
+        time that exceeds the median step is one of the mean step, or a sum over threads or ranks, and it says so."""
+        whole, mean = self.step_ns, round(float(self.steps.recorded_ns.mean()))
+        if not self.has_steps:
+            what = mark("{part:ns} of the {step:ns} recording")
+            if spent_ns > whole:
+                what = mark("{part:ns}, summed over threads, in the {step:ns} recording")
+        elif spent_ns <= whole:
+            what = mark("{part:ns} of the {step:ns} step")
+        elif spent_ns <= mean:
+            whole, what = mean, mark("{part:ns} of the mean step of {step:ns}")
+        else:
+            what = mark("{part:ns}, summed over threads and ranks, in each step of {step:ns}")
+        return message(what, part=spent_ns, step=whole)
 
     def of_busy(self, spent_ns: float) -> Message:
         """Return ``18.4 ms of the 90 ms of device busy time per step``."""
