@@ -2,24 +2,23 @@
 
 Savings overlap and cannot be added. So the combined saving comes from a replay with the transforms of all advice.
 
-The saving of one item can shrink or grow after other advice is followed, because waiting time moves. Such a saving is
-reported if it changes much. The number of replays for this is limited."""
+Two items may claim the same time. So each item is also shown with what remains of its saving after the items above."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
-from perfkit_core.advice import experience, place, remedies
+from perfkit_core.advice import device_account, experience, place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.decode_steps import of_main_kind
 from perfkit_core.advice.frames import frames
-from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
+from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times, unknown
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, Reason, RuleInput
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.base.language.messages import Text, message
@@ -40,16 +39,8 @@ Find = Callable[[RuleInput], Sequence[Candidate]]
 _HASH_DIGITS: Final = 4
 _PROPOSED: Final = frozenset({"threads", "workers"})
 """Placeholders of remedies whose values depend on the machine. The advice id does not depend on these values."""
-REPLAYS: Final = 12
-"""Maximum number of replays that :func:`after` makes."""
-_FOR_REASONS: Final = 4
-"""How many ``REPLAYS`` are reserved to find which single item of advice changes the saving of another item."""
-_LITTLE: Final = 0.25
-"""A saving is reported as changed if other advice reduces it to less than this share of its value."""
-_MUCH: Final = 2.0
-"""A saving is reported as changed if other advice multiplies it by more than this factor."""
-_MOST_OF_IT: Final = 0.75
-"""If one item of advice causes at least this share of the change in a saving, only this item is named as the cause."""
+_REST: Final = 0.75
+"""What remains of a saving after the advice above it is reported if it is less than this share of its value."""
 
 
 def advise(
@@ -76,16 +67,16 @@ def advise(
     facts = evaluation.facts
     ranked = sorted(
         (advice for rule in chosen for advice in evaluation.advice_of(rule, rule.find)),
-        # the largest saving first, unknown savings last
-        key=lambda advice: (
-            advice.prediction.saving_ns is None, -(advice.prediction.saving_ns or 0), f"{advice.number:04}{advice.id}",
-        ),
-    )  # fmt: skip
+        # the largest first; a waste whose saving is unknown counts with its time
+        key=lambda advice: (-_size_ns(advice.prediction), f"{advice.number:04}{advice.id}"),
+    )
     with_saving, without = list[Advice](), list[Advice]()
     for advice in ranked:
         p = advice.prediction
         least_ns = max(round(facts.thresholds.least_saving * p.base_ns), 0)
         promises = p.saving_ns is None or (p.saving_ns > least_ns and (p.saving_p10_ns or 0) >= 0)
+        # the device waits for this, even if the change may also cost time
+        promises |= (p.saving_ns or 0) > least_ns and device_account.wastes(facts, advice.candidate)
         (with_saving if promises else without).append(advice)
     advices = Advices(
         identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without),
@@ -131,6 +122,10 @@ def rule_input(
 
     numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
     return RuleInput(of_main_kind(complete_only(as_trace(source, plugins))), numbers)
+
+
+def _size_ns(prediction: Prediction) -> int:
+    return (prediction.ceiling_ns or 0) if prediction.saving_ns is None else prediction.saving_ns
 
 
 @once
@@ -210,6 +205,14 @@ class Evaluation:
         runtime: Literal["host", "device"] = "device" if facts.on_device else "host"
         learned = experience.experience(self._outcomes, rule.id, rule.version, runtime)
         prediction = predict(facts, candidate, learned)
+        hidden_ns = device_account.hidden_ns(facts, candidate)
+        least_ns, low_ns = facts.thresholds.least_saving * prediction.base_ns, prediction.saving_p10_ns or 0
+        if prediction.saving_ns is not None and hidden_ns and prediction.saving_ns > least_ns and low_ns >= 0:
+            prediction = unknown(prediction)
+            candidate = replace(candidate, method="none", what=message(
+                "{what} What it would save cannot be told: for {time:ns}, launched work does not start, or work whose "
+                "launch was not recorded is awaited.", what=candidate.what, time=hidden_ns,
+            ))  # fmt: skip
         steps = trace.ints("step")[rows]
         steps = steps[steps >= 0]
         return Advice(
@@ -281,7 +284,7 @@ def combined(facts: RuleInput, advices: Advices) -> Advices:
             candidates.append(advice)
         else:
             excluded[advice.id] = reason
-    least_ns = math.inf
+    least_ns, remaining = facts.training.step_ns if candidates else math.inf, dict[str, After]()
     for advice in candidates:
         try:
             step = together_ns(facts, [*chosen, advice])
@@ -290,19 +293,20 @@ def combined(facts: RuleInput, advices: Advices) -> Advices:
             continue
         if step > least_ns:
             excluded[advice.id] = message("combined with the others, it would cost {time:ns}", time=step - least_ns)
-        else:
-            least_ns = step
-            chosen.append(advice)
+            continue
+        rest_ns = max(round(least_ns - step), 0)
+        if rest_ns < _REST * (advice.prediction.saving_ns or 0):  # the advice above claims a part of the same time
+            remaining[advice.id] = After(tuple(other.id for other in chosen), rest_ns)
+        least_ns = step
+        chosen.append(advice)
     if not chosen:
         return replace(advices, excluded=excluded)
     all_changes = tuple(transform for advice in chosen for transform in advice.candidate.transforms)
     # a ceiling is defined for one kind of change, and the combined advice contains several kinds
     together = replace(predict(facts, Candidate("", {}, transforms=all_changes)), ceiling_ns=None)
-    replayed = (advice for advice in advices.without_saving if advice.candidate.transforms)
-    without_saving = [advice for advice in replayed if _exclusion(advice, chosen) is None]
     return replace(
         advices, combined=together, together=tuple(advice.id for advice in chosen), excluded=excluded,
-        after=after(facts, chosen, without_saving),
+        after=remaining,
     )  # fmt: skip
 
 
@@ -323,63 +327,3 @@ def together_ns(facts: RuleInput, advice: Sequence[Advice]) -> float:
         return advice[0].prediction.p50_ns
     changes = tuple(transform for item in advice for transform in item.candidate.transforms)
     return step_ns(facts, changes, Case.LIKELY, 1)
-
-
-def after(facts: RuleInput, together: Sequence[Advice], without_saving: Sequence[Advice]) -> dict[str, After]:
-    """Return what an item of advice saves after other advice is followed, as a dict by advice id. Items whose saving
-    changes little are left out.
-
-    - ``together``: items that can be combined, largest saving first; each is tried after all other items of the list
-    - ``without_saving``: items that save too little alone; each is tried after all items of ``together``"""
-    replays = Replays(facts, REPLAYS - _FOR_REASONS)
-    changed: list[tuple[Advice, Sequence[Advice], int]] = []
-    for advice in without_saving:  # is there a saving after the advice in ``together`` is followed?
-        saving, alone_ns = replays.saving_ns(advice, together), advice.prediction.saving_ns or 0
-        if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * alone_ns):
-            changed.append((advice, together, saving))
-    for advice in together:  # does the saving change much after the other advice is followed?
-        rest: Sequence[Advice] = [other for other in together if other is not advice]
-        saving, alone_ns = replays.saving_ns(advice, rest) if rest else None, advice.prediction.saving_ns or 0
-        if saving is not None and not _LITTLE * alone_ns <= saving <= _MUCH * alone_ns:
-            changed.append((advice, rest, saving))
-    replays.left += _FOR_REASONS
-    result = {}
-    for advice, rest, saving in changed:
-        alone_ns = advice.prediction.saving_ns or 0
-        result[advice.id] = After(tuple(other.id for other in rest), max(saving, 0))
-        for other in rest:
-            after_other = replays.saving_ns(advice, [other])
-            if after_other is None or (after_other > alone_ns) != (saving > alone_ns):
-                continue
-            if abs(after_other - alone_ns) >= _MOST_OF_IT * abs(saving - alone_ns):
-                result[advice.id] = After((other.id,), max(after_other, 0))
-                break
-    return result
-
-
-@dataclass(slots=True)
-class Replays:
-    """Replays combinations of advice, each combination at most once."""
-
-    facts: RuleInput
-    left: int  # number of replays that remain
-    times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)  # step time for each set of advice ids
-
-    def saving_ns(self, advice: Advice, rest: Sequence[Advice]) -> int | None:
-        """Return the saving in ns of ``advice`` if all advice in ``rest`` is already followed. Return None if
-        they cannot be combined, or if no further replay is allowed."""
-        without, with_it = self._step_ns(rest), self._step_ns([*rest, advice])
-        return None if without is None or with_it is None else round(without - with_it)
-
-    def _step_ns(self, advice: Sequence[Advice]) -> float | None:
-        key = frozenset(item.id for item in advice)
-        if key not in self.times_ns:
-            if len(advice) > 1:  # a single advice needs no replay: its prediction contains the step time
-                if not self.left:
-                    return None
-                self.left -= 1
-            try:
-                self.times_ns[key] = together_ns(self.facts, advice)
-            except graph.CyclicGraphError:
-                self.times_ns[key] = None
-        return self.times_ns[key]

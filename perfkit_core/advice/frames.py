@@ -22,14 +22,15 @@ from perfkit_core.views.select import marked
 from perfkit_core.views.user_code import innermost
 
 REPORTS: Final = re.compile(
-    r"serialization\.py|pickle|checkpoint|(?<![a-z])(log|logging|logger|loggers|log_\w+|print|report\w*|save"
-    r"|save_\w+|dump\w*|write_\w+|plot\w*|histogram\w*|statistics|tensorboard\w*|visualdl|wandb|mlflow|tqdm)(?![a-z])",
+    r"serialization\.py|pickle|checkpoint|(?<![a-z])(log|logging|logger|loggers|log_(?!softmax|prob|sigmoid)\w+|print"
+    r"|report\w*|save|save_\w+|dump\w*|write_\w+|plot\w*|histogram\w*|statistics|tensorboard\w*|visualdl|wandb|mlflow|tqdm)(?![a-z])",
     re.IGNORECASE,
 )
 """Names of files and functions that write checkpoints, logs or statistics. Training does not need their results."""
 
 
 _LINE: Final = re.compile(r"\(\d+\)(?=: )")
+_LAYER: Final = re.compile(r"nn/(?:modules/module|layer/layers)\.py")
 _LONGEST_NS: Final = 5_000_000_000
 """A longer time between two samples lies between two cycles."""
 
@@ -65,7 +66,7 @@ class Frames:
     @cached_property
     def reports(self) -> BoolArray:
         """Whether each sample was taken while the training wrote checkpoints, logs or statistics, shape (samples,)."""
-        return self._where(lambda stack: bool(REPORTS.search(_without_folders(stack))))
+        return self._where(lambda stack: bool(REPORTS.search(_without_folders(_after_layers(stack)))))
 
     def naming(self, pattern: re.Pattern[str]) -> BoolArray:
         """Return the mask of the samples in whose stack the pattern occurs, shape (samples,)."""
@@ -127,6 +128,12 @@ def _innermost_function(stack: str) -> str | None:
     around it."""
     functions = (frame for frame in stack.split(";") if frame and not frame.endswith("comp>"))
     return next((_LINE.sub("", frame) for frame in functions), None)
+
+
+def _after_layers(stack: str) -> str:
+    """Return the frames of a stack inside its innermost layer of a network. A layer reports nothing, whatever its
+    callers do."""
+    return _LAYER.split(stack)[0]
 
 
 def _without_folders(stack: str) -> str:

@@ -5,7 +5,8 @@
 - Saving: the interval spans the three savings. Then both ends move outwards by the relative uncertainty of the recorded
   median, because this uncertainty scales the step times before and after the change alike.
 - Ceiling: an upper limit of the saving, for all values of the uncertain numbers. It comes from a replay in which the
-  changed events take no time and nothing waits for them."""
+  changed events take no time and nothing waits for them, and from the account of the device. No saving exceeds it,
+  whatever earlier outcomes say."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.advice import device_account
 from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.experience import Experience
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
@@ -121,13 +123,18 @@ def predict(facts: RuleInput, candidate: Candidate, learned: Experience = _NO_EX
     else:
         low, mid, high = (end / facts.slowdown for end in candidate.after_ns.ends)
         learned = replace(learned, least_spread=0.0)  # the rule states its own interval
-    replayed = 1 - mid / max(now_ns, 1)
+    replayed, best_ns = 1 - mid / max(now_ns, 1), round(now_ns) - round(low)
     savings = learned.adjusted((1 - high / max(now_ns, 1), replayed, 1 - low / max(now_ns, 1)))
     high, mid, low = (now_ns * (1 - saved) for saved in savings)
     least, likely, greatest = (round(now_ns) - round(end) for end in (high, mid, low))
-    ceiling = ceiling if most is None else most
-    if ceiling is not None:  # the replay of the best case may save more than the rule's ceiling
-        ceiling = max(ceiling, greatest)
+    if ceiling is not None and (most is None or not facts.on_device):
+        # the best case of the replay may save more than the rule's ceiling
+        most = min(max(ceiling, best_ns), round(now_ns) if most is None else most)
+    ceiling = _ceiling_ns(facts, candidate, most, round(now_ns))
+    if ceiling is not None:
+        likely_ns = round(min(_claimed_ns(facts, candidate, Case.LIKELY), ceiling))
+        least, likely, greatest = min(least, likely_ns), min(likely, likely_ns), min(greatest, ceiling)
+        high, mid, low = max(high, now_ns - likely_ns), max(mid, now_ns - likely_ns), max(low, now_ns - ceiling)
     saving_low = round(min(least * factor for factor in factors))
     saving_high = round(max(greatest * factor for factor in factors))
     return replace(
@@ -136,6 +143,28 @@ def predict(facts: RuleInput, candidate: Candidate, learned: Experience = _NO_EX
         saving_p90_ns=saving_high if ceiling is None else min(saving_high, ceiling), ceiling_ns=ceiling,
         replayed_ratio=replayed, outcomes=len(learned.misses),
     )  # fmt: skip
+
+
+def unknown(prediction: Prediction) -> Prediction:
+    """Return a prediction without its saving."""
+    return Prediction(
+        "none", prediction.base_ns, ceiling_ns=prediction.ceiling_ns,
+        base_p10_ns=prediction.base_p10_ns, base_p90_ns=prediction.base_p90_ns,
+    )  # fmt: skip
+
+
+def _ceiling_ns(facts: RuleInput, candidate: Candidate, most_ns: int | None, now_ns: int) -> int | None:
+    """Return the largest possible saving in ns: the smallest of ``most_ns``, the time that the change claims of the
+    account of the device, and the time now. None if neither limit is known."""
+    claimed_ns = _claimed_ns(facts, candidate, Case.SHORT)
+    if most_ns is None and claimed_ns == math.inf:
+        return None
+    return round(min(claimed_ns, now_ns if most_ns is None else most_ns, now_ns))
+
+
+def _claimed_ns(facts: RuleInput, candidate: Candidate, case: Case) -> float:
+    claimed = device_account.limit(facts, candidate.transforms, case) if candidate.transforms else None
+    return math.inf if claimed is None else round(claimed.ns / facts.slowdown)
 
 
 def noise(facts: RuleInput) -> tuple[float, float]:

@@ -27,6 +27,9 @@ _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
 _HIP_DEVICE: Final = re.compile(r"Instinct|Radeon|AMD")
 _CLOCKS: Final = {"cuda": "nvidia-smi -q -d CLOCK,PERFORMANCE", "hip": "amd-smi metric --clock"}
+_TRAINS: Final = re.compile(r"backward|optimizer|adam|sgd", re.IGNORECASE)
+_UPDATES: Final = re.compile(r"backward_codegen_\w*(?:adam|adagrad|sgd|lamb|lars|exact)", re.IGNORECASE)
+_SERVERS: Final = {"vllm/": "vllm", "sglang/": "sglang", "transformers/pipelines/": "transformers.pipeline"}
 _SHORT: Final = {BFLOAT16: "bf16", FLOAT16: "fp16"}
 
 
@@ -106,7 +109,11 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     - ``device``: name of the device; ``clocks``: the command that shows its clocks
     - ``runtime``: ``cuda``, ``hip``, or ``none`` without device work
     - ``backend``: type of the devices, such as ``cuda`` or ``npu``, or ``cpu`` without device work
-    - ``training``: ``yes`` or ``no``, whether a backward pass or an update was recorded"""
+    - ``training``: ``yes`` or ``no``, whether a backward pass or an update was recorded
+    - ``compiled``: ``yes`` if compiled code or a captured graph runs
+    - ``server``: the library whose recorded frames call the model, ``vllm``, ``sglang`` or ``transformers.pipeline``,
+      or ``none``
+    - ``optimizer_in_backward``: ``yes`` if the backward pass of an operator also updates its parameters"""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
     half = BFLOAT16  # every host can compute with bfloat16, at least in software
@@ -118,6 +125,8 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     training = UNKNOWN
     if trace.has_values("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
+    elif len(operators.kernels(trace)):  # without phases, the names of host events tell
+        training = "yes" if (operators.matching(trace, "name", _TRAINS.search) & trace.host).any() else "no"
     # the prefix of runtime calls shows the runtime (CUDA or HIP); without such calls, the device name shows it
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
@@ -129,8 +138,17 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     return {
         "half": half, "half_short": _SHORT.get(half, "bf16"),
         "device": next((device.name for device in devices if device.name), "the device"), "runtime": runtime,
+        "compiled": "yes" if operators.compiled_regions(trace).any() else "no",
+        "server": _server(trace),
+        "optimizer_in_backward": "yes" if operators.matching(trace, "name", _UPDATES.search).any() else "no",
         "backend": _backend(trace), "clocks": _CLOCKS.get(runtime, "the vendor's tool"), "training": training,
     }  # fmt: skip
+
+
+def _server(trace: Trace) -> str:
+    """Return the library in whose files functions were recorded that call the model."""
+    names = trace.codes("name").values
+    return next((server for folder, server in _SERVERS.items() if any(folder in name for name in names)), "none")
 
 
 def _backend(trace: Trace) -> str:

@@ -110,7 +110,6 @@ def in_words(
 
 def sentences(advices: Advices, of: str, every: bool = False) -> Iterator[Message]:
     yield from combined_in_words(advices, of)
-    yield from gains_in_words(advices)
     yield text.replayed(advices.identity, of)
     profiler = text.unprofiled(advices.base, of)
     if profiler is not None:
@@ -132,15 +131,8 @@ def combined_in_words(advices: Advices, of: str) -> Iterator[Message]:
         yield message("{which} together: {first}. {second}.", which=changes, first=first, second=saving[0])
 
 
-def gains_in_words(advices: Advices) -> Iterator[Message]:
-    for advice in advices.without_saving:
-        if advice.id in advices.after:
-            template = mark("Useful after other changes: {id} ({title}) {after}.")
-            yield message(template, id=advice.id, title=advice.title, after=text.after(advice, advices))
-
-
 def without_saving_in_words(advices: Advices) -> Iterator[Message]:
-    rest = [item for item in advices.without_saving if item.id not in advices.after]
+    rest = advices.without_saving
     none = [item.id for item in rest if (item.prediction.saving_ns or 0) <= 0]
     saving = [item for item in rest if item.id not in none]
     little = [_with_saving(item) for item in saving if (item.prediction.saving_p10_ns or 0) >= 0]
@@ -153,7 +145,7 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
 
 def uncertain(advices: Advices) -> list[Advice]:
     """Return the advice whose change is expected to save time, but may also cost time."""
-    rest = [item for item in advices.without_saving if item.id not in advices.after]
+    rest = advices.without_saving
     return [item for item in rest if (item.prediction.saving_ns or 0) > 0 > (item.prediction.saving_p10_ns or 0)]
 
 
@@ -323,7 +315,7 @@ def with_change(label: str, prediction: Prediction) -> str:
 def sections(advices: Advices, of: str) -> Iterator[Section]:
     """Yield the summary of all advice. Then yield tables of the advice that can be combined, the advice without a
     significant saving, and the rules that could not be evaluated. Empty tables are left out."""
-    lines = (*combined_in_words(advices, of), *gains_in_words(advices), text.replayed(advices.identity, of))
+    lines = (*combined_in_words(advices, of), text.replayed(advices.identity, of))
     yield Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
     if len(advices.advice) > 1 and not advices.questions:
         yield Section("together", say("What can be combined"), together(advices), within=IN_SUM)

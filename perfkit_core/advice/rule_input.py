@@ -384,14 +384,20 @@ class RuleInput:
         return {f"{name}_ns": round(spent_ns), f"{name}_ratio": ratio, "step_ns": self.step_ns}
 
     def of_step(self, spent_ns: float) -> Message:
-        """Return ``18.4 ms of the 176 ms step``, or ``… of the 176 ms recording`` if no steps were recorded. Times of
-        threads or of unequal steps may add up to more than the median step, and are then no part of it."""
-        if spent_ns > self.step_ns:
-            text = mark("{total:ns} per step, added over threads and steps (the median step takes {step:ns})")
-            return message(text, total=spent_ns, step=self.step_ns)
-        if self.has_steps:
+        """Return ``18.4 ms of the 176 ms step``, or ``… of the 176 ms recording`` if no steps were recorded. A time
+        that exceeds the median step is one of the mean step, or a sum over threads or ranks, and it says so."""
+        if not self.has_steps:
+            if spent_ns <= self.step_ns:
+                return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
+            text = mark("{total:ns}, summed over threads, in the {recording:ns} recording")
+            return message(text, total=spent_ns, recording=self.step_ns)
+        mean = round(float(self.steps.recorded_ns.mean()))
+        if spent_ns <= self.step_ns:
             return message("{part:ns} of the {step:ns} step", part=spent_ns, step=self.step_ns)
-        return message("{part:ns} of the {recording:ns} recording", part=spent_ns, recording=self.step_ns)
+        if spent_ns <= mean:
+            return message("{part:ns} of the mean step of {step:ns}", part=spent_ns, step=mean)
+        text = mark("{total:ns}, summed over threads and ranks, in each step of {step:ns}")
+        return message(text, total=spent_ns, step=self.step_ns)
 
     def of_busy(self, spent_ns: float) -> Message:
         """Return ``18.4 ms of the 90 ms of device busy time per step``."""

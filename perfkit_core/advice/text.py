@@ -37,7 +37,6 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "copy_ns": mark("a copy takes {value}, including the wait for its end"),
     "device_ns": mark("the device takes {value} for each operator"),
     "first_batch_ns": mark("the first batch of a loader still takes {value}"),
-    "gap_factor": mark("the gaps in the work of the host are {value} as long as recorded"),
     "handover_ns": mark("handing over a batch takes {value}"),
     "kernel_factor": mark("the kernels take {value} their recorded time"),
     "launch_ns": mark("a launch takes {value}"),
@@ -59,7 +58,6 @@ _ASSUMPTIONS_OF_RULES: Final[Mapping[tuple[str, str], str]] = {
     ("unfused-attention", "host_factor"): mark("a fused operator takes {value} the time of the operators it replaces"),
     ("unfused-attention", "device_factor"): mark("a fused kernel takes {value} the time of the kernels it replaces"),
     ("zero-fill-gradients", "device_factor"): mark("adding to gradients takes {value} its recorded device time"),
-    ("rank-skew", "factor"): mark("the slow part of the slow rank takes {value} its recorded time"),
 }
 """Assumptions whose meaning depends on the rule."""
 _ON_HOST: Final = "_on_host_ns"
@@ -196,13 +194,14 @@ def lines(advice: Advice, advices: Advices, of: str, short: bool = False) -> Ite
         yield message("Where: {where:parts}", where=where)
     first, *more = expected(advice.prediction, of)
     yield first
-    if short:
-        return
-    yield from more
-    if advice.prediction.saving_ns is not None:
+    if not short:
+        yield from more
+    if advice.prediction.saving_ns is not None and not short:
         yield message("Confidence: {how:parts}", how=list(how_sure(advice, advices)))
     if advice.id in advices.after:
         yield message("With other changes: {after}", after=after(advice, advices))
+    if short:
+        return
     yield message("Id: {id}", id=advice.id)
 
 
@@ -252,21 +251,15 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
 
 
 def after(advice: Advice, advices: Advices) -> Message:
-    """Return how other advice changes the saving: ``saves nothing by itself, 12.0 ms once casts-1a2b is applied``."""
-    saving, then = advice.prediction.saving_ns or 0, advices.after[advice.id]
-    other_changes = message("{names:and}", names=then.once)
-    if len(then.once) > 2 and set(then.once) == set(advices.together) - {advice.id}:
-        other_changes = message("the {count} changes that can be combined", count=len(then.once))
-        if advice.id in advices.together:
-            other_changes = message("the other {count} changes that can be combined", count=len(then.once))
-    values = {"others": other_changes, "verb": "is" if len(then.once) == 1 else "are", "then": then.saving_ns}
-    if 0 < then.saving_ns < saving:
+    """Return what remains of a saving after the advice above: ``saves only 12.0 ms once casts-1a2b is applied``."""
+    then = advices.after[advice.id]
+    others = message("{names:and}", names=then.once)
+    if len(then.once) > 2:
+        others = message("the {count} changes above", count=len(then.once))
+    values = {"others": others, "verb": "is" if len(then.once) == 1 else "are", "then": then.saving_ns}
+    if then.saving_ns:
         return message("saves only {then:ns} once {others} {verb} applied", **values)
-    if then.saving_ns < saving:
-        return message("saves nothing once {others} {verb} applied", **values)
-    if saving > 0:
-        return message("saves {own:ns} by itself, {then:ns} once {others} {verb} applied", own=saving, **values)
-    return message("saves nothing by itself, {then:ns} once {others} {verb} applied", **values)
+    return message("saves nothing once {others} {verb} applied", **values)
 
 
 def steps(advice: Advice) -> Message | None:

@@ -18,11 +18,10 @@ class Thresholds:
     severity_high: float = 0.10  # all rules: least saving of high severity, as a share of the step time
     severity_medium: float = 0.03  # all rules: least saving of medium severity, as a share of the step time
     least_saving: float = 0.001  # all rules: a saving up to this share of the step time is not shown as advice
-    loader_share: float = 0.05  # rules 10, 13, 30: loading is slow if it takes more than this share of the step time
+    loader_share: float = 0.05  # rules 10, 13: loading is slow if it takes more than this share of the step time
     device_malloc_share: float = 0.01  # rule 8: least share of the step time in driver allocations after the first step
     epoch_gap_steps: float = 2.0  # rule 12: least additional wait at the start of an epoch, as a number of step times
-    launch_kernel_ns: int = 10_000  # rule 15: the median kernel is shorter than this (about the time of one launch)
-    launch_device_share: float = 0.5  # rule 15: the device must be busy for less than this share of the step time
+    launch_share: float = 0.1  # rule 15: the device waits for launching calls for more than this share of the step time
     chain_kernels: int = 3  # rule 16: least number of consecutive elementwise kernels in a chain
     chain_share: float = 0.02  # rule 16: least share of the step time in chained kernels or in the launches saved
     chain_operators: int = 4  # rule 16: least number of consecutive elementwise operators in a chain on the host
@@ -39,8 +38,6 @@ class Thresholds:
     conversion_ns: int = 50_000  # rule 43: least time to make a tensor from Python objects
     conversion_share: float = 0.03  # rule 43: making tensors from Python objects takes more than this share of the step
     save_share: float = 0.03  # rule 44: writing checkpoints, logs and statistics takes more than this share of the step
-    divided_ns: int = 200_000  # rule 45: least time of an operator whose work can be divided among threads
-    divided_share: float = 0.2  # rule 45: such operators take more than this share of the step time
     compile_share: float = 0.05  # rule 35: sampled compilations take more than this share of the mean step time
     repeated_share: float = 0.02  # rule 47: the repeated operators take more than this share of the step time
     decode_gap_share: float = 0.1  # rule 49: gaps before decode steps take more than this share of their time
@@ -48,11 +45,10 @@ class Thresholds:
     decode_requests: int = 16  # rule 51: a decode step has at most this many requests on average
     layout_conv_share: float = 0.2  # rule 46: convolutions take more than this share of the step time
     loop_selects: int = 10  # rule 19: least number of iterations of a loop
-    host_gap_share: float = 0.05  # rule 20: all long gaps, or all short gaps, take more than this share of the step
-    host_gap_ns: int = 500_000  # rule 20: a long gap takes at least this time, and at least host_gap_one of the step
+    host_gap_share: float = 0.05  # rules 20, 48, 53: long gaps take more than this share of the step time
+    host_gap_ns: int = 500_000  # rules 20, 53: a long gap takes at least this time, and host_gap_one of the step
     host_gap_one: float = 0.01  # rule 20: a long gap takes at least this share of the step time
-    host_gaps: int = 10  # rule 20: least number of short gaps per step; fewer suffice if one exceeds host_gap_share
-    host_gap_least_ns: int = 20_000  # rule 20: least length of a short gap; shorter gaps are overhead of operator calls
+    host_gap_least_ns: int = 20_000  # rule 48: shorter gaps are overhead of operator calls
     tiny_elements: int = 64  # rule 1: maximum number of elements of a tiny tensor (TensorFlow keeps these on the host)
     tiny_bytes: int = 512  # rules 1, 2, 6: maximum size of a small copy in bytes (64 numbers of 8 bytes)
     sync_share: float = 0.02  # rules 6, 7: least share of the step time in calls that wait for a device
@@ -69,12 +65,11 @@ class Thresholds:
     attention_share: float = 0.02  # rule 27: least share of the step time in unfused attention (device time)
     bias_share: float = 0.005  # rule 28: least share of the step time in adding a bias and computing its gradient
     memory_share: float = 0.9  # rule 29: least peak of allocated memory, as a share of the device memory
-    busy_share: float = 0.5  # rule 30: a device that is busy for at least this share of the step time is well used
+    copy_share: float = 0.05  # rule 52: exposed copies of one direction take more than this share of the step time
     exposed_share: float = 0.10  # rule 31: least share of the step time in exposed communication
     skew_share: float = 0.05  # rule 34: least excess of the slowest over the median rank, as a share of the step time
     outlier_sigmas: float = 3.0  # rule 36: least distance of an outlier from the median, in standard deviations
     outlier_share: float = 0.05  # rule 36: least additional time of an outlier, as a share of the median step
-    clock_share: float = 0.05  # rule 36: least relative slowdown of kernels from the first to the last third of steps
 
 
 def overridden(overrides: Mapping[str, float]) -> Thresholds:

@@ -29,7 +29,7 @@ _VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous
 """Canonical operators that compute nothing."""
 _ALLOCATES: Final = re.compile(r"empty", re.IGNORECASE)
 """Operators that allocate memory without writing to it."""
-_MOVES: Final = ("copy", "cast", "item")
+MOVES: Final = ("copy", "cast", "item")
 """Canonical operators that only move data."""
 _MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", re.IGNORECASE)
 NESTED: Final = 8
@@ -84,7 +84,7 @@ def transfers(facts: RuleInput) -> Transfers:
     rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     call = trace.ints("launched_by")[rows]
     # owner: the outermost event that contains the call and only moves data
-    moves = trace.rows("kind", schema.OPERATOR) & trace.rows("op_name", *_MOVES)
+    moves = trace.rows("kind", schema.OPERATOR) & trace.rows("op_name", *MOVES)
     kinds = (schema.OPERATOR, schema.OPERATOR_DETAIL, schema.ANNOTATION)
     moves |= matching(trace, "name", _MOVING.search) & trace.rows("kind", *kinds)
     moves &= trace.host

@@ -130,12 +130,19 @@ def test_a_v100_gets_float16_and_a_scaler(traces: Path) -> None:
 
 
 def test_an_allocator_of_the_runtime_of_the_recording(traces: Path) -> None:
+    """Without a cache, settings of the cache do nothing."""
     found = advised(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz", "device-malloc")
-    assert "PYTORCH_HIP_ALLOC_CONF" in found.code
-    assert "expandable_segments" not in found.code
-    plain = remedied(get_plugins().framework("torch").remedies(), "device-malloc", "eager", {"runtime": "cuda"})
-    assert plain is not None
-    assert "expandable_segments:True" in plain.code
+    assert "PYTORCH_NO_HIP_MEMORY_CACHING" in found.code
+    words = {"backend": "cuda", "cache": "on"}
+    hip, cuda = (
+        remedied(get_plugins().framework("torch").remedies(), "device-malloc", "eager", {**words, "runtime": runtime})
+        for runtime in ("hip", "cuda")
+    )
+    assert hip is not None
+    assert "PYTORCH_HIP_ALLOC_CONF" in hip.code
+    assert "expandable_segments" not in hip.code
+    assert cuda is not None
+    assert "expandable_segments:True" in cuda.code
 
 
 def test_copies_of_a_language_model_are_no_convolutions(traces: Path) -> None:

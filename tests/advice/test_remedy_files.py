@@ -19,8 +19,8 @@ from tests.support.remedy_code import RULES, filled, ident
 ADAPTERS = ("perfkit_torch", "perfkit_paddle")
 REMEDIES = [pytest.param(one, id=f"{name}-{ident(one)}") for name in ADAPTERS for one in read_remedies(name)]
 OF_RULES = {
-    "optimizer_class", "workers", "threads", "gaps", "cause", "compiled", "outliers", "layout", "numbers", "passes",
-    "dtype",
+    "optimizer_class", "workers", "threads", "cause", "outliers", "layout", "numbers", "passes", "dtype", "cache",
+    "link", "ranks", "direction", "code", "embeddings",
 }  # fmt: skip
 """Words that rules provide; all other words come from the recording."""
 

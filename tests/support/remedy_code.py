@@ -16,11 +16,11 @@ RULES: Final = (
     "more-workers", "thread-oversubscription", "launch-bound", "elementwise-chain", "per-tensor-optimizer",
     "zero-fill-gradients", "select-loop", "host-gap", "casts", "tensor-cores-unused", "tf32-off", "unaligned-matmul",
     "layout-transposes", "conv-autotune", "unfused-attention", "conv-bias-before-norm", "memory-near-limit",
-    "low-device-utilisation", "exposed-communication", "data-parallel", "accumulation-sync", "rank-skew",
+    "exposed-communication", "accumulation-sync", "rank-skew",
     "recompilation", "outlier-steps", "unbatched-loop", "micro-batches", "double-precision", "emulated-precision",
-    "autograd-in-inference", "rebuilt-constants", "tensors-from-lists", "save-each-step", "too-few-threads",
+    "autograd-in-inference", "rebuilt-constants", "tensors-from-lists", "save-each-step",
     "conv-layout", "repeated-forward", "data-on-training-thread", "decode-gap", "decode-without-graph",
-    "small-decode-batch",
+    "small-decode-batch", "exposed-copies", "host-code",
 )  # fmt: skip
 """The ids of all rules, sorted by number."""
 FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16", "passes": "8", "dtype": "float16"}

@@ -1,6 +1,6 @@
 """Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs.
 Detected: several backward passes before one optimizer step issue the same collectives.
-Predicted: the step time if only the last of these passes issues its collectives."""
+Predicted: nothing, because nobody has compared such a prediction with a measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pandas as pd
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import message
-from perfkit_core.replay.transforms import Remove
 from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPTIMIZER
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication, instances
@@ -57,7 +56,7 @@ def find(facts: RuleInput) -> list[Candidate]:
             "needless_communication_ns": round(spent), "step_ns": facts.step_ns,
         },
         rows=calls,
-        transforms=(Remove(calls),),
+        method="none",
         ceiling_ns=round(spent),
         preconditions=(
             message("every backward pass issues the same collectives"),

@@ -24,11 +24,12 @@ _SINGLE: Final = Quantity(
     0.4, 0.55, 0.8, message("single precision has half the bytes, and vector units process twice as many numbers")
 )
 _DOUBLE: Final = "float64"
+_FLOATING: Final = ("double", "float", "c10::Half", "c10::BFloat16", "half", "float16", "bfloat16", "float32")
 
 
 def _has_double_tensors(trace: Trace) -> BoolArray:
-    """Return the mask of the events with an input of 64 bits and at least one dimension. Numbers in Python have 64
-    bits, too, but no dimensions."""
+    """Return the mask of the events whose floating-point tensors all have 64 bits. Numbers in Python have 64 bits, too,
+    but no dimensions."""
     shapes, dtypes = trace.codes("shapes"), trace.codes("dtypes")
     group, first = groupby.distinct([shapes.codes, dtypes.codes], len(trace))
     double = np.zeros(len(first), np.bool_)
@@ -36,7 +37,8 @@ def _has_double_tensors(trace: Trace) -> BoolArray:
         if shape >= 0 and dtype >= 0 and "double" in dtypes.values[dtype]:
             types = msgspec.json.decode(dtypes.values[dtype], type=list[str])
             both = zip(operators.shapes_of(shapes.values[shape]), types, strict=False)
-            double[number] = any(size and name == "double" for size, name in both)
+            tensors = [name for size, name in both if size and name in _FLOATING]
+            double[number] = bool(tensors) and set(tensors) == {"double"}  # one mask among floats changes no arithmetic
     mask: BoolArray = double[group]
     return mask
 

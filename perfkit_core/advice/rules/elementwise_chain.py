@@ -1,5 +1,8 @@
 """Rule 16, elementwise-chain: each of several elementwise kernels reads from memory what the previous kernel wrote.
-Detected: ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of one step.
+Detected: ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of one step. The sizes of
+the tensors must fit: each kernel reads as many elements as the one before it. Without recorded sizes, only forward
+passes count, because gradients of different layers follow each other in backward passes. Reductions and concatenations
+belong to a chain, as in a normalisation or a rotary embedding.
 Predicted: the step time if each chain becomes one fused kernel, whose duration follows from the memory traffic. The
 chain's other kernels are gone, and so are the calls that launch only these kernels."""
 
@@ -13,6 +16,7 @@ import numpy as np
 from perfkit_core.advice.calls import call_ns
 from perfkit_core.advice.operators import backward_of, matching, operator_order, operators
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
+from perfkit_core.advice.transfers import elements
 from perfkit_core.base.algorithms import arrays, nesting
 from perfkit_core.base.language.messages import message
 from perfkit_core.replay import device_work, transforms
@@ -32,8 +36,10 @@ _KERNELS: Final = re.compile(
     r"element_?wise|(?<!no)broadcast_?kernel|activation_?(grad_?)?kernel|dropout_?kernel", re.IGNORECASE
 )
 _NOT_ELEMENTWISE: Final = re.compile(
-    r"reduce|softmax|norm|gemm|conv|multi_?tensor|embedding|index|gather|scatter|cat|transpose|nccl", re.IGNORECASE
+    r"softmax|norm|gemm|conv|multi_?tensor|embedding|index|gather|scatter|transpose|nccl|FillFunctor", re.IGNORECASE
 )
+_JOINS: Final = re.compile(r"reduce_kernel|CatArray", re.IGNORECASE)
+"""Reductions and concatenations. A compiler fuses them with the elementwise kernels around them."""
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -141,13 +147,26 @@ def chained_kernels(facts: RuleInput) -> tuple[arrays.IntArray, arrays.IntArray]
     owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]
     canonical = matching(trace, "op_name", lambda name: name.removesuffix("_grad") in _OPERATORS)
     elementwise = matching(trace, "name", _KERNELS.search) | np.append(canonical, False)[owner]
-    elementwise &= trace.rows("kind", KERNEL) & (launch >= 0) & ~matching(trace, "name", _NOT_ELEMENTWISE.search)
+    joins = matching(trace, "name", _JOINS.search)
+    elementwise = (elementwise & ~matching(trace, "name", _NOT_ELEMENTWISE.search)) | joins
+    # gradients that are added up belong to different parameters
+    roots = nesting.outermost(trace.ints("parent"), operators(trace))
+    adds = np.append(trace.rows("op_name", "accumulate_grad"), False)[np.append(roots, -1)[launch]]
+    elementwise &= trace.rows("kind", KERNEL) & (launch >= 0) & ~adds
     work, lane = device_work.device_work(trace).row, device_work.device_work(trace).lane
+    backward = trace.rows("phase", BACKWARD)[work]
     inside = (elementwise & ~trace.rows("phase", OPTIMIZER) & facts.in_steps)[work]
+    inside &= ~backward | trace.has_values("shapes")
     begins = np.ones(len(work), np.bool_)
     begins[1:] = ~inside[:-1]
     for values in (lane, trace.ints("step")[work], trace.codes("phase").codes[work]):
         begins[1:] |= np.diff(values) != 0
+    size = np.where(owner[work] >= 0, elements(trace, owner[work]), -1)
+    less, more = np.minimum(size[1:], size[:-1]), np.maximum(size[1:], size[:-1])
+    # forward, a kernel may also combine a tensor with a smaller one, such as its means
+    fits = (less == more) | (~backward[1:] & ((less <= 0) | (more % np.maximum(less, 1) == 0)))
+    begins[1:] |= ~fits
     stretch, kernels = np.cumsum(begins)[inside] - 1, work[inside]
-    long = np.bincount(stretch, minlength=1)[stretch] >= facts.thresholds.chain_kernels
+    plain = np.bincount(stretch, ~joins[kernels], minlength=1)  # reductions alone are no chain
+    long = plain[stretch] >= facts.thresholds.chain_kernels
     return kernels[long], np.unique(stretch[long], return_inverse=True)[1].astype(np.int64)

@@ -13,7 +13,8 @@ import pandas as pd
 
 from perfkit_core.advice.rule_input import Assumption, Candidate, RuleInput
 from perfkit_core.base.algorithms import intervals
-from perfkit_core.base.language.messages import message
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import Message, message
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.trace.model.schema import STEP
@@ -23,6 +24,12 @@ from perfkit_core.views.steps.activity import activities
 
 _LIKELY_OVERLAP: Final = 0.5
 _OVERLAP: Final = message("estimate: between no overlap and all the overlap that the computation of the step allows")
+_LARGE_BYTES: Final = 4 << 20
+"""Smaller messages are limited by latency."""
+_SLOW_BYTES_PER_NS: Final = 5.0
+"""A link between devices of one machine is faster, even over PCIe 3 (12 GB/s)."""
+_STEADY: Final = 2
+"""Calls that wait for a late rank differ by more than this factor."""
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -44,20 +51,45 @@ def find(facts: RuleInput) -> list[Candidate]:
         waits = message("waits and transfers cannot be separated, because only one rank was recorded")
         uncounted = message(", including waits for ranks that were not recorded")
     ratio = exposed / facts.step_ns
+    slowest, speed = _slowest(facts, rows)
     return [Candidate(
         message(
-            "Communication runs for {time} while nothing is computed ({share:ratio}{uncounted}).",
-            time=facts.of_step(exposed), share=ratio, uncounted=uncounted,
+            "Communication runs for {time} while nothing is computed ({share:ratio}{uncounted}).{speed}",
+            time=facts.of_step(exposed), share=ratio, uncounted=uncounted, speed=speed,
         ),
-        evidence={**{name: round(value) for name, value in median.items()}, "exposed_ratio": ratio},
+        evidence={**slowest, **{name: round(value) for name, value in median.items()}, "exposed_ratio": ratio},
         rows=rows,
+        method="replay" if facts.replay.tied else "none",
         transforms=(Scale(rows, factor),),
         ceiling_ns=round(exposed),
         preconditions=(message("the step has computation that overlaps no transfer yet"),) if hidden else (),
         vetoes=() if hidden else (message("more overlap, which is impossible: no computation is left for it"),),
         assumptions=(Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded")),
+        words={"link": "slow" if speed else "unknown", "ranks": "several" if facts.replay.tied else "one"},
         risks=(message("Larger gradient buckets start later and need more memory."),),
     )]  # fmt: skip
+
+
+def _slowest(facts: RuleInput, rows: IntArray) -> tuple[dict[str, float], Message | None]:
+    """Return, for the kind of collective with the longest time, its shortest call, bytes and rate, and a sentence if
+    even the shortest call of several is far below the rate of a link between devices. Waits for other ranks differ from
+    call to call, so the shortest call contains the least of them."""
+    calls = instances.instances(facts.trace)
+    calls = calls[calls["row"].isin(rows) & (calls["bytes"].fillna(0) >= _LARGE_BYTES)]
+    each = calls.groupby(["collective", "bytes"])["dur_ns"].agg(["sum", "min", "max", "size"])
+    each = each[each["size"] > 1]
+    if each.empty:
+        return {}, None
+    each = each.reset_index().sort_values("sum")
+    size, least_ns, most_ns = (int(each[name].iloc[-1]) for name in ("bytes", "min", "max"))
+    rate = size / max(least_ns, 1)
+    evidence = {"collective_bytes": size, "shortest_ns": least_ns, "bytes_per_ns": round(rate, 2)}
+    if rate >= _SLOW_BYTES_PER_NS or most_ns > _STEADY * least_ns:
+        return evidence, None
+    return evidence, message(
+        " The largest part is a collective of {size:bytes}, which takes at least {time:ns} in every call: {rate:count} "
+        "GB/s. A transport this slow, not a late rank, is the cause.", size=size, time=least_ns, rate=rate,
+    )  # fmt: skip
 
 
 def _times_ns(trace: Trace) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Rule 15, launch-bound: the device waits for the host, which launches many short kernels.
-Detected: the host is busy for longer than the device, the device is idle for most of the step, and the median kernel
-takes less than ``launch_kernel_ns``.
+Detected: in the account of the device, it waits for the host while this calls operators and launches for more than
+``launch_share`` of the step. Data loading, waits, copies, allocations and one-time work do not count.
 Predicted: the step time if one call launches all kernels of a step, as with a captured graph or compiled code. Python
 code between launches takes less time (``_BETWEEN``). Calls that copy, synchronise or communicate stay unchanged."""
 
@@ -11,11 +11,14 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.decode_steps import is_served
+from perfkit_core.advice.device_account import device_account
 from perfkit_core.advice.operators import matching, operators, within
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
+from perfkit_core.advice.rules.device_malloc import ALLOCATES
 from perfkit_core.base.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.base.algorithms.intervals import Intervals
 from perfkit_core.base.language.messages import message, plural
+from perfkit_core.causes.segments import HOST
 from perfkit_core.replay.transforms import Batch, Quantity, Shorten
 from perfkit_core.trace.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
 from perfkit_core.trace.model.trace import Trace
@@ -45,22 +48,18 @@ def of_launches(facts: RuleInput) -> list[Candidate]:
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     if not len(kernels):
         return []
-    kernel_ns = float(np.median(dur[kernels]))
+    account, kernel_ns = device_account(facts), float(np.median(dur[kernels]))
     rows, once, count = _launches(facts, kernels)
-    if kernel_ns >= facts.thresholds.launch_kernel_ns or count < 1:
+    if account is None or count < 1:
         return []
     group = groupby.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
     between = {rank: _between(trace, rows, group, rank) for rank in facts.ranks}
-    # the host is busy in operators, in runtime calls and between launches, but not in waits and one-time work
-    graph, (gap_start, gap_end) = facts.replay.graph, between[facts.rank]
-    working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
-    nodes = facts.replay.hosts(facts.rank)
-    nodes = nodes[(graph.row[nodes] >= 0) & working[graph.row[nodes]]]
-    start = facts.replay.recorded_ns(nodes)
-    busy = intervals.union(np.append(start, gap_start), np.append(start + graph.dur_ns[nodes], gap_end))
-    host, device = int(np.median(facts.within_steps(busy))), round(facts.busy_ns)
-    if host <= device or device >= facts.thresholds.launch_device_share * facts.step_ns:
+    calls = account.held(within(trace, rows) & ~matching(trace, "name", ALLOCATES.search))
+    python = intervals.intersect(account.times(HOST), between[facts.rank])
+    launching_ns = account.within(intervals.union(*(np.concatenate(pair) for pair in zip(calls, python, strict=True))))
+    if not facts.exceeds(account.within(calls), facts.thresholds.launch_share):
         return []
+    device = round(facts.busy_ns)
     # the predicted launches of a step never take longer than the recorded launches
     now = facts.median_total(rows, dur[rows])
     low, mid, high = (min(count * ns, now) for ns in (_KERNEL_NS.low, _KERNEL_NS.mid, _KERNEL_NS.high))
@@ -74,21 +73,22 @@ def of_launches(facts: RuleInput) -> list[Candidate]:
         ))  # fmt: skip
     return [Candidate(
         facts.plural(
-            "The host works for {time} to launch {kernels:count} kernel, which keeps the device busy for {device:ns}; "
-            "the median kernel takes {kernel:ns}.",
-            "The host works for {time} to launch {kernels:count} kernels, which keep the device busy for {device:ns}; "
-            "the median kernel takes {kernel:ns}.",
-            count, time=facts.of_step(host), kernels=count, device=device, kernel=kernel_ns,
+            "The device waits for {time} while the host launches {kernels:count} kernel, which keeps "
+            "the device busy for {device:ns}; the median kernel takes {kernel:ns}.",
+            "The device waits for {time} while the host launches {kernels:count} kernels, which keep "
+            "the device busy for {device:ns}; the median kernel takes {kernel:ns}.",
+            count, time=facts.of_step(launching_ns), kernels=count, device=device, kernel=kernel_ns,
         ),
         evidence={
-            "host_busy_ns": host, "device_busy_ns": device, "kernels": round(count), "kernel_ns": round(kernel_ns),
+            "launching_ns": round(launching_ns),
+            "device_busy_ns": device, "kernels": round(count), "kernel_ns": round(kernel_ns),
             "step_ns": facts.step_ns,
         },
         rows=rows,
         transforms=(Batch(rows, cost, _GAP_NS, group), Shorten(between, _BETWEEN)),
         ceiling_ns=facts.step_ns - device,
         preconditions=(
-            message("the host is busy for longer than the device"), message("the device is idle for most of the step"),
+            message("while the device is idle, the call that launches its next work has not returned"),
         ),
         vetoes=tuple(vetoes),
         assumptions=assume(launches_ns=cost, between_factor=_BETWEEN),

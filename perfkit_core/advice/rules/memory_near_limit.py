@@ -51,7 +51,6 @@ def find(facts: RuleInput) -> list[Candidate]:
                 message("Recomputing activations takes time."),
                 message("Other processes may also need memory of the device."),
             ),
-            conflicts=("low-device-utilisation",),
         )
         for peak in peaks(facts)
         if peak.ratio > facts.thresholds.memory_share

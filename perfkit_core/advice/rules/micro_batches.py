@@ -11,7 +11,7 @@ import numpy as np
 from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms import groupby, nesting
 from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.trace.model.meta import THREADS
@@ -34,6 +34,9 @@ def find(facts: RuleInput) -> list[Candidate]:
     trace, order = facts.trace, operator_order(facts.trace)
     every = order.row[trace.ints("step")[order.row] >= 0]
     every = every[~trace.rows("phase", OPTIMIZER)[every]]
+    updates = trace.host & trace.rows("kind", OPTIMIZER)
+    if nesting.lies_in(trace.ints("parent"), updates)[every[trace.rows("phase", BACKWARD)[every]]].any():
+        return []  # an optimizer evaluates a closure again and again, such as LBFGS
     row = every[trace.rows("phase", FORWARD, BACKWARD)[every]]  # the engine runs other operators within a backward pass
     backward, steps = trace.rows("phase", BACKWARD)[row], trace.ints("step")[row]
     step, of_step = groupby.distinct([trace.ints("rank")[row], steps], len(row))  # a number for each rank and step

@@ -1,6 +1,5 @@
-"""Rule 36, outlier-steps: some steps take much longer than the others, or kernels slow down during training.
+"""Rule 36, outlier-steps: some steps take much longer than the others.
 Detected: steps that take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank.
-Also detected: in the last third of the steps, most kernels take longer by the same factor.
 Predicted: nothing, because the recording does not contain the cause."""
 
 from __future__ import annotations
@@ -15,17 +14,13 @@ from perfkit_core.base.algorithms import arrays, sample_statistics
 from perfkit_core.base.algorithms.arrays import filled
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.batches import waited
-from perfkit_core.trace.model.schema import KERNEL, STEP
+from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.communication.instances import communication
 
 _OUTSIDE: Final = "time outside all recorded events"
 """In tables of event names, this name stands for the self time of steps."""
 _MOST: Final = 3
 _LEAST_GROWTH_SHARE: Final = 0.1
-_AGREEING_FACTOR_ERROR: Final = 0.1
-_LEAST_AGREEING_SHARE: Final = 0.8
-_LEAST_KERNELS: Final = 3
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -43,7 +38,7 @@ def find(facts: RuleInput) -> list[Candidate]:
         lambda ns: sample_statistics.outlying(ns.to_numpy(), limits.outlier_sigmas, limits.outlier_share)
     )
     late = steps[is_late.astype(bool)]
-    return [*([_late(facts, steps, late)] if len(late) else []), *_slower_clock(facts, steps)]
+    return [_late(facts, steps, late)] if len(late) else []
 
 
 def _late(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
@@ -86,45 +81,6 @@ def _late(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> Candidat
         ),),
         words={"outliers": ("once" if len(late) == 1 else "outside") if outside else "events"},
     )  # fmt: skip
-
-
-def _slower_clock(facts: RuleInput, steps: pd.DataFrame) -> list[Candidate]:
-    """Return advice to check the device if most kernels take longer by the same factor in the last third of steps."""
-    trace, order = facts.trace, steps.sort_values(["rank", "step"])
-    position = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
-    early, late = order[position < 1 / 3], order[position >= 2 / 3]
-    computing = ~trace.host & trace.rows("kind", KERNEL) & ~communication(trace).device
-    time = _by_name(trace, computing, trace.ints("dur_ns"))
-    first, last = (
-        time[_within(time, part)].groupby("name", observed=True)["time"].agg(["sum", "median"])
-        for part in (early, late)
-    )
-    both = first.add_suffix("_early").join(last.add_suffix("_late"), how="inner")
-    if len(both) < _LEAST_KERNELS or max(len(first), len(last)) > len(both):
-        return []
-    ratio = both["median_late"] / both["median_early"].clip(lower=1)
-    weight = both["sum_early"] / both["sum_early"].sum()
-    factor = float((ratio * weight).sum())
-    agreeing = float(weight[(ratio / factor - 1).abs() <= _AGREEING_FACTOR_ERROR].sum())
-    if agreeing < _LEAST_AGREEING_SHARE or factor - 1 <= facts.thresholds.clock_share:
-        return []
-    return [Candidate(
-        message(
-            "The same {kernels:count} kernels take {factor:count} times as long in the last third of the steps as in "
-            "the first third: the device clock dropped, or another process uses the device.",
-            kernels=len(both), factor=factor,
-        ),
-        evidence={"factor": factor, "kernels": len(both), "agreeing_ratio": agreeing},
-        rows=_rows(facts, late),
-        method="none",
-        preconditions=(
-            message("the same kernels run in the first and in the last third of the steps"),
-            message("most kernel time grew by nearly the same factor: the cause is probably the device, not a kernel"),
-        ),
-        vetoes=(message("larger inputs, because they usually slow down kernels by different factors"),),
-        fill={"outliers": "clock"},  # gives this advice a different id from the advice on outlying steps
-        words={"outliers": "clock"},
-    )]  # fmt: skip
 
 
 def _growth_ns(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:

@@ -34,7 +34,7 @@ _PCIE_5_MAJOR: Final = 9
 
 def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
-    trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
+    trace, copies = facts.trace, transfers.transfers(facts)
     copies = copies.only(~copies.to_host)
     if len(copies) and not trace.has_values("copy_kind"):
         return []
@@ -42,8 +42,9 @@ def find(facts: RuleInput) -> list[Candidate]:
         copies.only(operators.matching(trace, "copy_kind", re.compile(kind, re.IGNORECASE).search)[copies.row])
         for kind in ("pageable", "pinned")
     )
-    spent = facts.per_step(int(dur[pageable.call].sum() + dur[pageable.syncs].sum()))
-    if not facts.exceeds(spent, facts.thresholds.pageable_share):
+    spent = facts.covered_ns(np.append(pageable.call, pageable.syncs))
+    batches = (pageable.bytes < 0) | (pageable.bytes > facts.thresholds.tiny_bytes)  # numbers are no batches
+    if not batches.any() or not facts.exceeds(spent, facts.thresholds.pageable_share):
         return []
     large = pageable.only(pageable.bytes >= _LARGE_BYTES)
     speed, faster = _bytes_per_ns(trace, large), _faster(trace, large, pinned.only(pinned.bytes >= _LARGE_BYTES))

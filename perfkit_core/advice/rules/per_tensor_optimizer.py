@@ -62,6 +62,7 @@ _STEP: Final = re.compile(r"(\w+)\.step$")
 _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECASE)
 _MOST_PER_TENSOR: Final = 4
 """No optimizer of a supported framework calls the same operator more often than this for one tensor."""
+_MOST_OF_IT: Final = 0.5
 _NEARLY_ALL: Final = 5 / 6
 """A candidate for the number of tensors must explain at least this share of all calls. A candidate explains the calls
 of an operator if it divides their number. Two examples with n tensors limit this share:
@@ -81,6 +82,7 @@ class Loop:
     operators: float  # number of operators per tensor
     operator_ns: float  # mean time of an operator, including the gap around it
     single_operator: bool  # whether one operator does the whole update of a tensor
+    longest: float  # share of the longest operator in the time of an update
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -167,7 +169,11 @@ def _loops(
     total = float(np.median(own_ns[looping]))
     single_operator = trace.rows("op_name", "optimizer_update")[roots[inside]].mean() > 0.5
     name = name_of(trace, roots[inside][0] if single_operator else spans[looping[0]])
-    return looping, Loop(name, typical, count, total / (typical * count), bool(single_operator))
+    dur, longest = trace.ints("dur_ns")[roots[inside]], 0.0
+    if not len(dur) % len(looping):
+        each = dur.reshape(len(looping), -1).min(axis=0)  # without interruptions, which make single calls longer
+        longest = float(each.max() / max(each.sum(), 1))
+    return looping, Loop(name, typical, count, total / (typical * count), bool(single_operator), longest)
 
 
 def tensors_of(calls: IntArray) -> int:
@@ -192,8 +198,8 @@ def _updated_together(facts: RuleInput, parts: IntArray, loop: Loop) -> list[Can
     below = np.append(within(trace, parts), False)  # the index -1, for kernels without a launch, gives False
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
     factor = _LAUNCHING if len(kernels) else _host_factor(loop)
-    if factor is None:
-        return []
+    if factor is None or (loop.single_operator and loop.longest > _MOST_OF_IT and not len(kernels)):
+        return []  # one large tensor takes most of the time, and one call for all takes as long
     changes: list[Transform] = [Scale(parts, factor, device=False)]
     assumptions = assume(host_factor=factor)
     part = facts.totals(parts, dur[parts])
@@ -224,7 +230,11 @@ def _updated_together(facts: RuleInput, parts: IntArray, loop: Loop) -> list[Can
         assumptions=assumptions,
         risks=(message("The order of additions changes, so results differ in the last bits."),),
         fill={"optimizer": loop.name},
-        words={"optimizer_class": class_of(loop.name, loop.single_operator)},
+        words={
+            "optimizer_class": class_of(loop.name, loop.single_operator),
+            "embeddings": "yes" if trace.rows("op_name", "embedding", "embedding_grad").any() else "no",
+        },
+        needs_remedy=True,
     )]  # fmt: skip
 
 

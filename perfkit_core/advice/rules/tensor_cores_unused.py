@@ -42,4 +42,5 @@ def find(facts: RuleInput) -> list[Candidate]:
         message("Results are rounded to 16 bits, so check the loss. float16 also needs loss scaling."),
         "tf32-off",
     )  # fmt: skip
-    return [*(replace(candidate, words={"numbers": "half"}) for candidate in half), *single]
+    return [replace(candidate, words={"numbers": numbers})
+            for numbers, candidates in (("half", half), ("single", single)) for candidate in candidates]  # fmt: skip

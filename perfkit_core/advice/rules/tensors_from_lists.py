@@ -25,6 +25,7 @@ _CONVERTS: Final = re.compile(r"creation\.py\(\d+\): _?to_tensor")
 """Frames of a framework that records no operator when it makes a tensor."""
 _CALLS: Final = re.compile(r"(?:^|::)(?:empty|to)$")
 """Operators that one call makes before its tensor is received."""
+_ALLOCATES: Final = re.compile(r"(?:^|::)empty$")
 _TWICE: Final = 2
 """Reading the type and the size of a list takes at most this factor of the time of reading its numbers."""
 
@@ -69,12 +70,13 @@ def _received(facts: RuleInput) -> list[Candidate]:
     starts, ends = trace.ints("start_ns")[order.row], trace.end_ns[order.row]
     receives = matching(trace, "name", _RECEIVES.search)[order.row]
     calls = matching(trace, "name", _CALLS.search)[order.row]
+    allocates = matching(trace, "name", _ALLOCATES.search)[order.row]
     chosen = receives & (facts.in_steps & ~trace.rows("phase", DATALOADER))[order.row]
     chosen &= trace.ints("rank")[order.row] == facts.rank
     conversions: list[tuple[int, int]] = []
     rows: list[int] = []
     for receiver in np.flatnonzero(chosen).tolist():
-        conversion = _conversion(order.thread, starts, ends, calls, receiver, facts.thresholds.conversion_ns)
+        conversion = _conversion(order.thread, starts, ends, calls, allocates, receiver, facts.thresholds.conversion_ns)
         conversions += conversion
         rows += [int(order.row[receiver])] * bool(conversion)
     pairs = np.array(sorted(conversions), np.int64).reshape(-1, 2)
@@ -94,19 +96,26 @@ def _received(facts: RuleInput) -> list[Candidate]:
 
 
 def _conversion(
-    thread: IntArray, starts: IntArray, ends: IntArray, calls: BoolArray, receiver: int, least_ns: int
+    thread: IntArray,
+    starts: IntArray,
+    ends: IntArray,
+    calls: BoolArray,
+    allocates: BoolArray,
+    receiver: int,
+    least_ns: int,
 ) -> list[tuple[int, int]]:
     """Return the gaps of at least ``least_ns`` in which the list of one tensor is read. ``receiver`` is the position of
     the operator that receives the tensor, among operators in the order of their calls."""
-    first = receiver  # first call around this conversion
-    while first > 0 and calls[first - 1] and thread[first - 1] == thread[receiver]:
+    first = receiver  # the call that allocates the tensor: its numbers are read after it
+    while first > 0 and calls[first - 1] and thread[first - 1] == thread[receiver] and not allocates[first]:
         first -= 1
+    if not allocates[first]:
+        return []
     gaps = [(int(ends[at - 1]), int(starts[at])) for at in range(first + 1, receiver + 1)]
     gaps = [(begin, end) for begin, end in gaps if end - begin >= least_ns]
     if first > 0 and thread[first - 1] == thread[receiver]:
-        before = int(starts[first] - ends[first - 1])
-        if first < receiver:  # the type and the size of the list are read before its numbers
-            before = min(before, _TWICE * sum(end - begin for begin, end in gaps))
+        # the type and the size of the list are read before its numbers; other code may run before the first call
+        before = min(int(starts[first] - ends[first - 1]), _TWICE * sum(end - begin for begin, end in gaps))
         if before >= least_ns:
             gaps.insert(0, (int(starts[first]) - before, int(starts[first])))
     return gaps

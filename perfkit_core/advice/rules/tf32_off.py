@@ -13,10 +13,10 @@ from perfkit_core.plugins.flops.peaks import TF32
 from perfkit_core.replay.transforms import Quantity
 
 _TF32_FACTOR: Final = Quantity(
-    0.15,
-    0.5,
+    0.3,
+    0.7,
     1.0,
-    message("PyTorch notes: 0.016 s instead of 0.11 s for 10240 × 10240 on a GA100; no gain on GeForce 30"),
+    message("estimate: tensor cores compute half as fast in TF32 as in 16 bits; no gain on GeForce 30 (PyTorch notes)"),
 )
 
 

@@ -25,7 +25,8 @@ _KERNEL_FACTOR: Final = Quantity(
     0.4, 0.7, 1.0,
     message("estimate: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
 )  # fmt: skip
-_PRODUCTS: Final = ("matmul", "bmm", "linear", "matmul_grad", "bmm_grad", "linear_grad")
+_PRODUCTS: Final = ("matmul", "linear", "matmul_grad", "linear_grad")
+"""Products with parameters, whose sizes can be chosen. Sizes of batched products are lengths of the data."""
 _ALIGN: Final = re.compile(r"align(\d{1,18})")
 _STRIDES: Final = r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])'
 

@@ -12,8 +12,9 @@ import numpy as np
 from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.gaps import Gaps
 from perfkit_core.advice.loops import Loop, backward_loops, forward_loops, outermost_loops
-from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of
+from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of, within
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
+from perfkit_core.advice.transfers import MOVES
 from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale, Shorten
@@ -28,7 +29,18 @@ _TIME_STEPS: Final = Quantity(
 _GATES: Final = 2
 """A recurrent cell calls at least this number of sigmoid functions, and also tanh."""
 _PARAMETERS: Final = frozenset(
-    {"conv", "conv_transpose", "embedding", "rnn", "batch_norm", "layer_norm", "group_norm", "bilinear"}
+    {
+        "conv",
+        "conv_transpose",
+        "embedding",
+        "rnn",
+        "batch_norm",
+        "layer_norm",
+        "group_norm",
+        "rms_norm",
+        "bilinear",
+        "mixture_of_experts",
+    }
 )
 """Operators that have parameters."""
 _PRODUCTS: Final = ("matmul", "linear")
@@ -91,7 +103,9 @@ def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradient
     gaps = _gaps(facts, both)
     waits = sum(int((end - start).sum()) for start, end in gaps.values())
     total = facts.mean_ns(both) + facts.per_step(waits)
-    if not facts.exceeds(total, facts.thresholds.loop_share):
+    worked = within(trace, both)
+    waiting = facts.per_step(int(facts.waiting_ns[worked].sum()))  # waiting is no work of the loop
+    if not facts.exceeds(total - waiting, facts.thresholds.loop_share) or not _computes(facts, both):
         return None
     rounds = round(float(np.median([loop.rounds for loop in loops])))
     names = names_of(trace, rows)
@@ -121,6 +135,15 @@ def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradient
         conflicts=("select-loop", "host-gap", "launch-bound", "micro-batches"),
         fill={"operator": name_of(trace, rows[0])},
     )  # fmt: skip
+
+
+def _computes(facts: RuleInput, rows: IntArray) -> bool:
+    """Return whether most of the time of the operators is computation: operators that only move data are no items of a
+    batch, and of operators of unknown meaning nothing shows that they can be batched."""
+    trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    meaning = trace.codes("op_name").codes[rows] >= 0
+    moves = trace.rows("op_name", *MOVES)[rows]
+    return 2 * int(dur[rows[meaning & ~moves]].sum()) > int(dur[rows].sum())
 
 
 def _is_recurrent(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> bool:
@@ -157,8 +180,8 @@ def _gaps(facts: RuleInput, rows: IntArray) -> Gaps:
 def _is_stack_of_layers(facts: RuleInput, loops: Sequence[Loop]) -> bool:
     """Return whether the rounds may be the layers of a network, which have parameters of their own. They are not if
 
-    - the round begins with a lookup, which takes a part of the data;
     - there are more uses of parameters than parameters with gradients, so the rounds share parameters;
+    - the round begins with a lookup, which takes a part of the data, and has no parameters of its own;
     - the features that a round returns cannot be the input of the next round.
 
     Rounds that only look up rows in tables of their own count as layers: one large table has as many gradients."""
@@ -179,11 +202,22 @@ def _is_stack_of_layers(facts: RuleInput, loops: Sequence[Loop]) -> bool:
     parameters = int((trace.rows("op_name", "accumulate_grad") & facts.in_steps).sum())
     if 0 < in_loops <= parameters and trace.rows("op_name", "embedding")[inside].all():
         return True
-    if (first >= 0 and canonical.values[first] in _LOOKUPS) or in_loops > parameters > 0:
+    if (
+        not parameters
+        and trace.rows("op_name", "attention", "mixture_of_experts")[order.row[loop.first : loop.last]].any()
+    ):
+        return True  # blocks of a transformer in an inference
+    if in_loops > parameters > 0:
         return False
     shapes = [_features(facts, row) for row in order.row[second][uses[second]]]
     features = [pair for pair in shapes if pair is not None]
-    return not features or features[0][0] == features[-1][1]
+    # with parameters of its own, a round may also look up the neighbours in a graph
+    follows = not features or features[0][0] == features[-1][1]
+    if 0 < in_loops <= parameters and follows:
+        return True
+    if first >= 0 and canonical.values[first] in _LOOKUPS:
+        return False
+    return follows
 
 
 def _features(facts: RuleInput, row: int) -> tuple[int, int] | None:

@@ -127,22 +127,3 @@ def test_accumulation_sync() -> None:
         }
 
     check_rule("accumulation-sync", cases)
-
-
-def on_devices(name: str, devices: int) -> list[dict[str, Any]]:
-    kernels = [device("k", "kernel", 5, 500, n + 1) | {"device": f"cuda:{n}"} for n in range(devices)]
-    launches = [host("launch", "runtime", 20 + n, 1, correlation=n + 1) for n in range(devices)]
-    return [host(name, "annotation", 0, 100), host("inside", "operator", 10, 80), *launches, *kernels]
-
-
-def test_data_parallel() -> None:
-    names = ("DataParallel.forward", "broadcast_coalesced", "ParallelExecutor::Run")
-    ranks = [made(on_devices("DataParallel.forward", 1), rank=rank) for rank in range(2)]
-    check_rule("data-parallel", {
-        **{f"{name} on two devices": made(on_devices(name, 2)) for name in names},
-        "DataParallel.forward on one device": made(on_devices("DataParallel.forward", 1)),
-        "DataParallel.forward on one device of each of two ranks": concat_traces(ranks),
-        "one process for each device": made(on_devices("DistributedDataParallel.forward", 2)),
-        "a model that is split": made(on_devices("stage", 2)),
-        "without a device": made([host("DataParallel.forward", "annotation", 0, 100)]),
-    })  # fmt: skip

@@ -49,13 +49,12 @@ def test_device_malloc() -> None:
 
 
 def test_a_late_warm_up_does_not_count(traces: Path) -> None:
-    """A cudaFree of six seconds within the first convolution does not count, although it is in the second half of the
-    recording."""
+    """A cudaFree of six seconds within the first convolution does not count, nor do later allocations, which do not
+    recur."""
     recording = load(traces / "torch" / "alexnet-cuda-sync.json.gz")
     frame = recording.to_pandas()
     assert frame.loc[frame["name"] == "cudaFree", "dur_ns"].max() > 5_900_000_000
-    (one,) = found(device_malloc, recording)
-    assert one.evidence["calls_ns"] < 3_000_000_000
+    assert found(device_malloc, recording) == []
 
 
 def test_a_training_whose_allocator_keeps_nothing(traces: Path) -> None:

@@ -7,15 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.rules.host_gap import find as host_gaps
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, steps
-from tests.support.events import host, trace
 from tests.support.frameworks import FRAMEWORKS
 from tests.support.rule_cases import Cases, check_rule
 
@@ -75,74 +72,6 @@ def test_what_runs_in_a_gap() -> None:
     }
     recordings = {title: steps([*rows, *more], 10 * MS) for title, more in cases.items()}
     check_rule("host-gap", recordings, "-causes")
-
-
-def test_short_gaps() -> None:
-    """Short gaps count together with a device. If the code between the operators is known, 0%, 40% or 90% of the gap
-    time remain. Gaps up to 19 µs are the overhead of calling an operator."""
-
-    def cases(framework: str) -> Cases:
-        add = NAMES[framework][1]
-
-        def case(count: int, every: int, dur: int, *more: dict[str, Any], step: int = 10 * MS) -> Trace:
-            rows = on_device([op(add, every * i, dur) for i in range(count)])
-            return steps([*rows, *more], step, framework=framework)
-
-        nine = case(9, 1111, 911)
-        apart = on_device([op(add, 3 * MS + 700 * i, 600) for i in range(10)])
-        apart = [row | {"start_ns": row["start_ns"] + 3 * MS * 1000} if "correlation" in row else row for row in apart]
-        without_device = [op(add, 100 * i, 60) for i in range(100)]
-        return {
-            "100 gaps of 40 µs": case(100, 100, 60),
-            "100 gaps of 40 µs in a known function": case(100, 100, 60, frame("train.py(7): forward", 0, 10 * MS)),
-            "100 gaps without a device": steps(without_device, 10 * MS, framework=framework),
-            "250 gaps of 19 µs": case(250, 40, 21),
-            "250 gaps of 20 µs": case(250, 40, 20),
-            "nine gaps of 200 µs": nine,
-            "nine gaps of 200 µs, with nine as the threshold": (nine, {"host_gaps": 9}),
-            "ten gaps of 200 µs": case(10, 1000, 800),
-            "four gaps that exceed the threshold alone": case(4, 500, 40, step=2 * MS),
-            "four gaps of 2.3% each": case(4, 500, 40, op(add, 2 * MS, 18 * MS), step=20 * MS),
-            "ten gaps of 50 µs": case(10, 1000, 950),
-            "ten gaps of 51 µs": case(10, 1000, 949),
-            "a gap of 3 ms, and gaps of 100 µs, the last of which joins the long gap": (
-                steps(apart, 10 * MS, framework=framework),
-                {"host_gaps": 9},
-            ),
-        }
-
-    check_rule("host-gap", cases, "-short")
-
-
-@BOTH
-def test_compiled_code_gets_another_remedy(framework: str) -> None:
-    name = {"torch": "## Call CompiledFxGraph f ##", "paddle": "run_program dygraph"}[framework]
-    rows = on_device([op(name, 100 * i, 60) for i in range(100)])
-    recording = steps(rows, 10 * MS, framework=framework).with_meta(framework=framework)
-    (advice,) = advise(recording, rules=["host-gap"]).advice
-    assert advice.remedy.code == ""
-    assert str(advice.remedy.note).startswith("The code is already compiled")
-    rows = on_device([op(NAMES[framework][1], 100 * i, 60) for i in range(100)])
-    plain = steps(rows, 10 * MS, framework=framework)
-    (advice,) = advise(plain.with_meta(framework=framework), rules=["host-gap"]).advice
-    assert {"torch": "torch.compile", "paddle": "to_static"}[framework] in advice.remedy.code
-
-
-@pytest.mark.parametrize("count", [2, 3, 5])
-def test_a_gap_in_one_step_is_advice_on_that_step(count: int) -> None:
-    """It is not typical, so no saving is predicted. With five steps, outlier-steps reports it."""
-    rows = [host(f"step {i}", "step", i * 10_000_000, 10_000_000, step=i) for i in range(count)]
-    rows += [*with_gap(2 * MS), *(op("aten::mm", i * 10 * MS, 10 * MS) for i in range(1, count))]
-    recording = trace(rows)
-    advices = advise(recording.with_meta(framework="torch"), rules=["host-gap"]).advice
-    if count == 5:
-        assert advices == ()
-        return
-    (one,) = advices
-    assert str(one.candidate.what) == "Once, in step 0, no operator runs for 2.00 ms."
-    assert (one.severity, one.steps, one.candidate.ceiling_ns) == ("note", (0, 0), None)
-    assert one.remedy.code == ""
-    assert str(one.remedy.note).startswith("If this step writes a checkpoint or a log")
 
 
 @BOTH

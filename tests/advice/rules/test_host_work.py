@@ -269,25 +269,6 @@ def test_save_each_step() -> None:
     )
 
 
-def test_too_few_threads() -> None:
-    def case(durations: list[int], **host: int) -> Trace:
-        rows = [op("aten::mm", 200 * at, dur) for at, dur in enumerate(durations)]
-        return steps(rows, 1000).with_meta(extra={"host": host} if host else {})
-
-    check_rule(
-        "too-few-threads",
-        {
-            "one of four cores": case([500], cores=4, threads=1),
-            "two of two cores": case([500], cores=2, threads=2),
-            "three threads on two cores": case([500], cores=2, threads=3),
-            "two processes with two threads on four cores": case([500], cores=4, threads=2, processes=2),
-            "operators of 199 µs": case([199] * 5, cores=4, threads=1),
-            "operators of 200 µs": case([200] * 5, cores=4, threads=1),
-            "the cores were not recorded": case([500]),
-        },
-    )
-
-
 def test_conv_layout() -> None:
     image, weights = [8, 16, 32, 32], [16, 16, 3, 3]
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.engine import advise, what_ifs
+from perfkit_core.advice.gaps import idle_gaps
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
 from perfkit_core.advice.rules.host_gap import find as host_gaps
-from perfkit_core.advice.rules.low_device_utilisation import find as low_utilisation
 from perfkit_core.advice.rules.outlier_steps import find as outliers
 from perfkit_core.readers.load import load
 from perfkit_core.replay.transforms import Shorten
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
+from tests.support.advised import Rows, found, op, predicted, steps
 from tests.support.events import host, trace
 from tests.support.rule_cases import check_rule
 
@@ -173,9 +173,8 @@ def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
 def without_gaps(recording: Trace) -> tuple[int | None, ...]:
     """Return the p10, p50 and p90 of the step time without long gaps between operators."""
     (one,) = found(host_gaps, recording)
-    (gaps,) = one.transforms
-    assert isinstance(gaps, Shorten)
-    return predicted(recording, replace(one, method="replay", transforms=(replace(gaps, factor=0),)))
+    gaps = Shorten(idle_gaps(RuleInput(recording)), 0)
+    return predicted(recording, replace(one, method="replay", transforms=(gaps,)))
 
 
 def test_rebuilding_a_batch_is_no_wait() -> None:
@@ -223,18 +222,3 @@ def test_workers_instead_of_a_background_thread(workers: int, after: int) -> Non
     said = "Each step waits 20.1 ms of 24.0 ms for a batch made by a background thread."
     assert str(asked.candidate.what) == said
     assert abs((asked.prediction.p50_ns or 0) - after) <= 500_000
-
-
-def test_a_device_starved_by_workers_needs_no_larger_batches() -> None:
-    rows: Rows = []
-    begin = 0
-    for number, wait in enumerate((10, 10, 40_010, 10) * 3):
-        for one in (
-            host(f"step {number}", "step", 0, (wait + 1_000) * US, step=number),
-            op(WORKERS["torch"], 0, wait, kind="dataloader"),
-            call("cudaLaunchKernel", wait, 10, number),
-            kernel("gemm", wait + 20, 300, number),
-        ):
-            rows.append(one | {"start_ns": one["start_ns"] + begin})
-        begin += (wait + 1_000) * US
-    assert found(low_utilisation, trace(rows)) == []

@@ -19,7 +19,7 @@ PLURAL_OF_ONE = re.compile(
 LONG_NUMBER = re.compile(r"(?<![\w.,#:/-])\d{4,}(?:\.\d+)? (?:ms|of)\b|\d+\.\d+ of \d{4,}")
 FILES = (
     "torch/dlrm-8xv100/rank0.json", "torch/mi300x-ddp-resnet18-train.json.gz", "torch/resnet-param.json.gz",
-    "torch/alexnet-cuda-sync.json.gz", "torch/gpu-user-annotation-steps.json.gz",
+    "torch/h100-qwen05b.json.gz", "torch/gpu-user-annotation-steps.json.gz",
     "paddle/cpu-3.3.1/cnn_small/cycle0.json.gz", "paddle/gpu-synthetic/gpu1_by_3.3.1.json.gz",
 )  # fmt: skip
 
