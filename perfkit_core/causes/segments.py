@@ -78,8 +78,9 @@ def innermost(trace: Trace, thread: int) -> Pieces:
 
 def overlaps(begin: IntArray, end: IntArray, pieces: Pieces) -> Pieces:
     """Cut the disjoint intervals [begin, end) at the edges of the sorted ``pieces``. The times between pieces have the
-    event -1."""
+    event -1. Intervals of no length are left out."""
     start, finish, event = pieces
+    begin, end = begin[end > begin], end[end > begin]
     if not len(start):
         return begin, end, np.full(len(begin), NO_ROW)
     blank = np.append(start[1:], np.iinfo(np.int64).max) > finish  # nothing follows at once

@@ -203,7 +203,8 @@ def _compared(trace: Trace, device: bool) -> Trace:
     if not excluded.any() or excluded.all():
         return trace
     steps = np.unique(number[excluded]).tolist()
-    why = message("its begin on the device is unknown" if device else "devices finish earlier work in it")
+    begins, finishes = message("its begin on the device is unknown"), message("devices finish earlier work in it")
+    why = begins if device else finishes
     text = message("not compared: step {steps:list} ({why})", steps=list(map(str, steps)), why=why)
     return without_steps(trace, rows[excluded]).with_findings(Finding(LEFT_OUT, text, note=True))
 

@@ -107,6 +107,7 @@ def test_declarations_name_columns_that_are_there(view: View) -> None:
 
 def on_device(view: View, table: pd.DataFrame) -> pd.DataFrame:
     names = [name for name in map(str, table) if view.column(name).place == DEVICE and "bytes" not in name]
+    names = [name for name in names if name != "device_cadence_ns"]  # it is the time from a step to the next
     return table[[name for name in names if pd.api.types.is_numeric_dtype(table[name])]]
 
 

@@ -18,7 +18,7 @@ from perfkit_core.trace.assembly.draft import RecordedEvents, integers, with_int
 _SHAPES: Final = re.compile(r'[\d,;\s"]*')
 
 
-def text(args: pa.Array, key: str) -> pa.Array:
+def text_of(args: pa.Array, key: str) -> pa.Array:
     """Return the text of an argument in JSON objects, null where it is missing."""
     return pc.struct_field(pc.extract_regex(args, rf'"{re.escape(key)}"\s*:\s*"(?P<value>[^"\\]*)"'), [0])
 

@@ -28,7 +28,7 @@ from perfkit_core.base.algorithms.arrays import (
     to_codes,
     valid,
 )
-from perfkit_core.readers.ascend.arguments import combined, number, text
+from perfkit_core.readers.ascend.arguments import combined, number, text_of
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells
 from perfkit_core.trace.assembly.labels import with_sizes
 from perfkit_core.trace.model import collective, device_task, schema
@@ -94,7 +94,7 @@ def with_tasks(
     if not len(rows):
         return recorded, 0
     args = picked(columns["args"], rows)
-    types, described_parts = text(args, TASK_TYPE), valid(text(args, PART_TYPE))
+    types, described_parts = text_of(args, TASK_TYPE), valid(text_of(args, PART_TYPE))
     kinds, whole = _kinds(picked(columns["name"], rows), types)
     on_plane = described_parts & ~valid(types)
     connection = integers(columns, "correlation")[rows]
@@ -224,7 +224,7 @@ def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvent
     counts, ranks = (number(args, key).tolist() for key in ("count", RANK_SIZE))
     facts, sizes = [], np.full(len(rows), -1, np.int64)
     for at, (name, count, members, of_type) in enumerate(
-        zip(names, counts, ranks, text(args, "data_type").to_pylist(), strict=True)
+        zip(names, counts, ranks, text_of(args, "data_type").to_pylist(), strict=True)
     ):
         match = _COLLECTIVE.fullmatch(name)
         call = match["call"].lower() if match else name.lower()

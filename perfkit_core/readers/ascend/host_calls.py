@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked, valid
-from perfkit_core.readers.ascend.arguments import number, text
+from perfkit_core.readers.ascend.arguments import number, text_of
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
 from perfkit_core.trace.model import schema
 
@@ -62,7 +62,7 @@ def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> Re
     also their name and level. ``process_names`` are those of the metadata."""
     columns, pid = recorded.columns, integers(recorded.columns, "pid")
     marks = np.flatnonzero(one_of(columns["device"], schema.CPU) & one_of(columns["kind"], schema.UNKNOWN))
-    marks = marks[valid(text(picked(columns["args"], marks), _MARK_TYPE))]
+    marks = marks[valid(text_of(picked(columns["args"], marks), _MARK_TYPE))]
     for name, value in (("kind", schema.ANNOTATION), ("category", MARK)):
         columns = with_cells(columns, name, marks, pa.repeat(value, len(marks)).dictionary_encode())
     calling = [int(key.rpartition(":")[2]) for key, name in process_names.items() if name == PROCESS]
