@@ -19,6 +19,7 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments, work_of
 from perfkit_core.causes.drained import drained_by
+from perfkit_core.causes.host_work import HOST_WORK
 from perfkit_core.causes.labels import Labels
 from perfkit_core.causes.segments import (
     COMMUNICATION,
@@ -140,8 +141,9 @@ PHRASES: Final = (
     (IN_FLIGHT, mark("Launched, but not started (cause unknown)")),
     (UNLAUNCHED, mark("Before work without a recorded launch")),
     (TAIL, mark("After the last work")),
+    *((work, work) for work in HOST_WORK),
 )
-"""How texts show the words of the account."""
+"""How texts show the words of the account and the kinds of host work."""
 
 COLUMNS: Final = (
     DEPTH,

@@ -9,23 +9,24 @@ import numpy as np
 
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import BoolArray, ByteArray
+from perfkit_core.base.language.messages import mark
 from perfkit_core.trace.assembly.graph_capture import calls_named
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.trace import Trace
 
-INPUT: Final = "input"
-ALLOCATION: Final = "memory allocation"
-CAPTURE: Final = "graph capture"
-LOADING: Final = "loading of kernels"
-COPYING: Final = "copy calls"
-SYNCHRONISATION: Final = "synchronisation calls"
-LAUNCHING: Final = "launch calls"
-COMMUNICATING: Final = "communication calls"
-OPERATORS: Final = "inside operators"
-PYTHON: Final = "Python code"
-RANGES: Final = "ranges without recorded detail"
-UNRECORDED: Final = "not recorded"
+INPUT: Final = mark("input")
+ALLOCATION: Final = mark("memory allocation")
+CAPTURE: Final = mark("graph capture")
+LOADING: Final = mark("loading of kernels")
+COPYING: Final = mark("copy calls")
+SYNCHRONISATION: Final = mark("synchronisation calls")
+LAUNCHING: Final = mark("launch calls")
+COMMUNICATING: Final = mark("communication calls")
+OPERATORS: Final = mark("inside operators")
+PYTHON: Final = mark("Python code")
+RANGES: Final = mark("ranges without recorded detail")
+UNRECORDED: Final = mark("not recorded")
 HOST_WORK: Final = (
     UNRECORDED, INPUT, ALLOCATION, CAPTURE, LOADING, COPYING, SYNCHRONISATION, LAUNCHING, COMMUNICATING, OPERATORS,
     PYTHON, RANGES,

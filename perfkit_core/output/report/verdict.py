@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message
-from perfkit_core.causes.host_work import INPUT, LAUNCHING, OPERATORS
+from perfkit_core.causes.host_work import HOST_WORK, INPUT, LAUNCHING, OPERATORS
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -164,4 +164,5 @@ def _name(row: pd.Series) -> Message:
         if pd.isna(where) or where == row["cause"]
         else mark("{name} ({share:ratio}, in {where})")
     )
-    return message(text, name=row["cause"], share=float(row["ratio"]), where=where)
+    name = message(row["cause"]) if row["cause"] in HOST_WORK else row["cause"]
+    return message(text, name=name, share=float(row["ratio"]), where=where)
