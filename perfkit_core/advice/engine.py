@@ -33,6 +33,7 @@ from perfkit_core.trace.assembly.lost_records import complete_only
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.steps.inferred_steps import with_inferred_steps
 
 Find = Callable[[RuleInput], Sequence[Candidate]]
 
@@ -121,7 +122,8 @@ def rule_input(
     from perfkit_core.readers.load import as_trace
 
     numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
-    return RuleInput(of_main_kind(complete_only(as_trace(source, plugins))), numbers)
+    trace = with_inferred_steps(as_trace(source, plugins))
+    return RuleInput(of_main_kind(complete_only(trace)), numbers)
 
 
 def _size_ns(prediction: Prediction) -> int:

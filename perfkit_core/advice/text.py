@@ -13,6 +13,7 @@ from perfkit_core.replay.transforms import Number, Quantity
 from perfkit_core.trace.model.timed_steps import NOTABLE
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import step_numbers
+from perfkit_core.views.steps.inferred_steps import with_inferred_steps
 
 NOTHING: Final = mark("no change was found that would save time")
 SHOWN: Final = 8
@@ -69,8 +70,8 @@ _METHODS: Final = {
 
 
 def step_or_recording(trace: Trace) -> str:
-    """Return "step" if the predicted times are step times, or "recording" if no steps were recorded."""
-    return "step" if len(step_numbers(trace)) else "recording"
+    """Return "step" if the predicted times are step times, or "recording" without recorded and inferred steps."""
+    return "step" if len(step_numbers(with_inferred_steps(trace))) else "recording"
 
 
 def names(texts: Sequence[str]) -> list[str]:

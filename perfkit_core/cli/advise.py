@@ -70,6 +70,7 @@ def advise(
     Several sources are read as the ranks of one profile."""
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice.identity import identity_report
+    from perfkit_core.views.steps.inferred_steps import with_inferred_steps
 
     chosen = renderer(format_name, output)
     refuse_overwriting(output, sources if ledger is None else (*sources, ledger))
@@ -89,6 +90,7 @@ def advise(
         source = places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
         trace = loaded(sources, read_options).with_meta(source=source)
         with working("replaying"):
+            trace = with_inferred_steps(trace)
             advices = _advices(trace, questions, options.names(rules), numbers)
         _show(replace(advices, source=arguments(sources, read_options)), trace, explain, ledger, limit, chosen, output)
     say_written(output)

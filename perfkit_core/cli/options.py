@@ -104,7 +104,8 @@ _read_options = adding(
                  callback=_limit_memory, help="Stop with an error when perfkit would use more memory than about "
                  "SIZE, such as 8 GiB.  [env var: PERFKIT_MAX_MEMORY; default: half of the free memory]"),
     click.option("--step-on", metavar="NAME", help="Take each recorded range, operator or function call named NAME as "
-                 "one step. NAME may be FILE.py:FUNCTION or MODULE:FUNCTION (of Python frames), or a REGEX."),
+                 "one step. NAME may be FILE.py:FUNCTION or MODULE:FUNCTION (of Python frames), or a REGEX. "
+                 "none: the whole recording counts, without steps."),
     click.option("--step-kind", metavar="KIND", help="Count only steps of this kind of an inference server: prefill, "
                  "decode, mixed, denoise or capture."),
     click.option("--graph-capture", multiple=True, metavar="FILE", help="Attribute the kernels of replayed graphs to "

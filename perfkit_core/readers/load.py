@@ -46,7 +46,8 @@ def load(
     data-quality warning reports the loss. ``plugins`` provides the readers; the default is all installed plugins.
     Raises SourceError, and UsageError if no range matches ``step_on``.
 
-    ``step_on`` is the name of the ranges that are steps, or an RE2 pattern; by default, the recorded steps are used.
+    ``step_on`` is the name of the ranges that are steps, or an RE2 pattern, or "none"; by default, the recorded steps
+    are used.
     ``graph_capture`` names recordings of graph captures (files or folders). They give the kernels of replayed graphs
     their operators. By default, those next to the sources are used. ``step_kind`` keeps only this step kind of an
     inference server, such as ``decode``. ``compile_info`` names files or folders that the framework's compiler wrote

@@ -20,7 +20,7 @@ from perfkit_core.integrations.agents.answers import QUALITY, Content, Items, of
 from perfkit_core.integrations.agents.session import Session
 from perfkit_core.integrations.sql import bounded, statement
 from perfkit_core.output.renderers.cells import plain
-from perfkit_core.output.report import run_list
+from perfkit_core.output.report import DEFAULT_VIEWS, run_list
 from perfkit_core.output.report.display import Display
 from perfkit_core.output.report.summary import choose_views, cut, read_from, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
@@ -31,7 +31,6 @@ from perfkit_core.readers.load import load
 from perfkit_core.trace.model.report_data import Report, Section
 from perfkit_core.trace.model.trace import Trace
 
-_FIRST_VIEWS: Final = ("partition", "model", "operators")
 _FIRST_ROWS: Final = 10
 _TABLES: Final = ("gate", "serving", "step_time", "normalised", "devices", "causes", "step_parts")
 """Tables of a comparison that an answer has by default."""
@@ -67,7 +66,7 @@ def runs(session: Session, request: requests.Runs) -> Content:
 
 def summary(session: Session, request: requests.Summary) -> Content:
     profile = session.profile(request)
-    report = cut(summary_report(profile, choose_views(_FIRST_VIEWS), ViewRequest(), brief=True), _FIRST_ROWS)
+    report = cut(summary_report(profile, choose_views(DEFAULT_VIEWS), ViewRequest(), brief=True), _FIRST_ROWS)
     return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, LoadedProfile) else None)
 
 

@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms import nesting
-from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
-from perfkit_core.base.language.messages import plural
+from perfkit_core.base.algorithms.arrays import BoolArray, matches
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import UsageError
 from perfkit_core.trace.assembly import lost_records, steps
 from perfkit_core.trace.model import schema
-from perfkit_core.trace.model.event_columns import TableColumns
-from perfkit_core.trace.model.meta import Finding, united
+from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.timed_steps import STEP_CLOCK
 from perfkit_core.trace.model.trace import Trace
 
+NONE: Final = "none"
 _RANGES: Final = sorted(schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC})
 _OF_STEPS: Final = frozenset(
     {
@@ -41,9 +41,10 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
     ``pattern`` is the name of a range or operator, or else a function whose calls are recorded as Python frames
     (``file.py:function``, ``module:function`` or ``function``), or else an RE2 pattern that matches anywhere in the
     name. Of nested matches, only the outermost are steps. If the names of a rank's ranges end with different numbers,
-    these are the step numbers; otherwise the ranges are numbered from 0. Raises UsageError if a rank has no such range.
+    these are the step numbers; otherwise the ranges are numbered from 0. With the pattern :data:`NONE`, the trace has
+    no steps, so that the whole recording counts. Raises UsageError if a rank has no such range.
     """
-    mask = _matching(trace, pattern)
+    mask = _matching(trace, pattern) if pattern != NONE else np.zeros(len(trace), np.bool_)
     mask &= ~nesting.lies_in(trace.ints("parent"), mask)
     kinds = trace.codes("kind")
     values = [*dict.fromkeys([*kinds.values, schema.STEP, schema.ANNOTATION])]
@@ -54,7 +55,7 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
     number = np.full(len(trace), -1, np.int64)
     of_rank = trace.ints("rank")
     ranks = np.unique(of_rank)
-    for rank in ranks:
+    for rank in ranks if pattern != NONE else ():
         rows = np.flatnonzero(mask & (of_rank == rank))
         if not len(rows):
             scope = f"rank {rank}" if len(ranks) > 1 else "the recording"
@@ -63,21 +64,20 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
         number[rows] = step_numbers_of([names.values[code] for code in names.codes[rows]])
     kind = pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
     changed = trace.with_columns(kind=kind).with_ints(step=number)
-    step, findings = number.copy(), []
-    for rank in ranks:
-        rows = np.flatnonzero(of_rank == rank)
-        step[rows], warnings = steps.assign_steps(_part(changed, rows))
-        findings.append(((int(rank),), warnings))
+    step, findings = steps.assign_steps_of_ranks(changed)
     text = plural(
         "1 range that matches {wanted} is a step (--step-on)",
         "{n} ranges that match {wanted} are the steps (--step-on)",
         int(mask.sum()),
         wanted=pattern,
     )
+    if pattern == NONE:
+        text = message("the whole recording counts, without steps (--step-on none)")
+        findings = ()
     unrelated = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
     # measured step times of the recorded steps do not belong to the chosen ones
     chosen = changed.with_ints(step=step).with_tables(step_clock=STEP_CLOCK.table({}))
-    quality = (*unrelated, *lost_records.findings(chosen), *united(findings), Finding("chosen-steps", text, note=True))
+    quality = (*unrelated, *lost_records.findings(chosen), *findings, Finding("chosen-steps", text, note=True))
     return replace(chosen, quality=quality)
 
 
@@ -109,15 +109,6 @@ def step_numbers_of(names: list[str]) -> list[int]:
     """Return the numbers at the end of the names of ranges if they are all different, else count from 0."""
     numbers = [match and int(match[1]) for match in map(_NUMBER.search, names)]
     return [*range(len(names))] if None in numbers or len(set(numbers)) < len(names) else [n or 0 for n in numbers]
-
-
-def _part(trace: Trace, rows: IntArray) -> Trace:
-    """Return the rows of one rank, with the columns that the assignment of steps reads."""
-    new_row = np.full(len(trace) + 1, NO_ROW, np.int64)
-    new_row[rows] = np.arange(len(rows))
-    columns = {name: trace.pick(name, rows) for name in ("kind", "device", "start_ns", "dur_ns", "step")}
-    columns["launched_by"] = pa.array(new_row[trace.ints("launched_by")[rows]])
-    return Trace(TableColumns(pa.table(columns)), trace.meta)
 
 
 def _ranges_hint(trace: Trace) -> str:

@@ -26,7 +26,8 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, ByteArray, In
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.base.operators.names import GRADIENT_SUFFIX, family
 from perfkit_core.trace.model import schema
-from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.event_columns import TableColumns
+from perfkit_core.trace.model.meta import Finding, united
 from perfkit_core.trace.model.schema import OPERATOR_KINDS, PHASES
 from perfkit_core.trace.model.trace import Trace
 
@@ -88,6 +89,29 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
         text = message("some step numbers occur more than once in one recording")
         findings += (Finding("repeated-step-numbers", text),)
     return step, findings
+
+
+def assign_steps_of_ranks(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
+    """Return the same as :func:`assign_steps` for a trace of several ranks."""
+    step, found, rank = (
+        np.full(len(trace), -1, np.int64),
+        list[tuple[tuple[int, ...], tuple[Finding, ...]]](),
+        trace.ints("rank"),
+    )
+    for number in np.unique(rank).tolist():
+        rows = np.flatnonzero(rank == number)
+        step[rows], findings = assign_steps(_part(trace, rows))
+        found.append(((number,), findings))
+    return step, united(found)
+
+
+def _part(trace: Trace, rows: IntArray) -> Trace:
+    """Return the rows of one rank, with the columns that the assignment of steps reads."""
+    new_row = np.full(len(trace) + 1, NO_ROW, np.int64)
+    new_row[rows] = np.arange(len(rows))
+    columns = {name: trace.pick(name, rows) for name in ("kind", "device", "start_ns", "dur_ns", "step")}
+    columns["launched_by"] = pa.array(new_row[trace.ints("launched_by")[rows]])
+    return Trace(TableColumns(pa.table(columns)), trace.meta)
 
 
 def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:

@@ -10,13 +10,12 @@ import pyarrow as pa
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import Message, message, plural
 from perfkit_core.trace.assembly.draft import with_events
-from perfkit_core.trace.assembly.steps import NO_STEPS, WITHOUT_STEPS, assign_steps
+from perfkit_core.trace.assembly.steps import NO_STEPS, WITHOUT_STEPS, assign_steps_of_ranks
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.select import ranks
 from perfkit_core.views.steps.steady_steps import INFERRED, REASONS, SetApart, SteadySteps, steady_steps
 from perfkit_core.views.steps.step_rows import step_rows
 
@@ -34,24 +33,25 @@ _NAME_LENGTH: Final = 80
 
 @once
 def with_inferred_steps(trace: Trace) -> Trace:
-    """Return the trace of one rank with its inferred steady steps as events of kind ``step``, and notes on them.
+    """Return the trace with its inferred steady steps as events of kind ``step``, and notes on them.
 
-    A trace with recorded steps is returned as it is. If no steps could be inferred, the finding says why."""
+    A trace with recorded steps is returned as it is. If a rank has no steps, and none could be inferred, the finding
+    says why."""
     lacking = any(finding.code == NO_STEPS for finding in trace.quality)
-    if not lacking or len(step_rows(trace)) or len(ranks(trace)) != 1:
+    if not lacking or len(step_rows(trace)):
         return trace
     steps = steady_steps(trace)
-    (source,) = steps.sources
     quality = tuple(finding for finding in trace.quality if finding.code != NO_STEPS)
-    if source.kind != INFERRED or not steps.steady.any():
+    inferred = all(source.kind == INFERRED for source in steps.sources)
+    if not inferred or not set(steps.rank.tolist()) <= set(steps.rank[steps.steady].tolist()):
         return trace.with_quality((*quality, Finding(NO_STEPS, why_no_steps(trace))))
     rows = np.flatnonzero(steps.steady)
-    table = _events(trace, steps, source.first_row)
+    table = _events(trace, steps)
     none = np.full(len(rows), NO_ROW)
     references = (np.append(trace.ints(name), none) for name in ROW_REFERENCES)
     inserted = with_events(trace, table, *references)
-    step, findings = assign_steps(inserted)
-    return inserted.with_ints(step=step).with_quality((*quality, *findings, *_notes(steps, source.basis)))
+    step, findings = assign_steps_of_ranks(inserted)
+    return inserted.with_ints(step=step).with_quality((*quality, *findings, *_notes(steps)))
 
 
 def why_no_steps(trace: Trace) -> Message:
@@ -62,8 +62,8 @@ def why_no_steps(trace: Trace) -> Message:
     return message("{recorded}. None were inferred: {why}", recorded=WITHOUT_STEPS, why=reasons[0])
 
 
-def _notes(steps: SteadySteps, basis: str | Message) -> list[Finding]:
-    count, steady = len(steps.number), int(steps.steady.sum())
+def _notes(steps: SteadySteps) -> list[Finding]:
+    count, steady, basis = len(steps.number), int(steps.steady.sum()), steps.sources[0].basis
     text = plural("1 step, inferred from {basis}", "{n} steps, inferred from {basis}", count, basis=_shortened(basis))
     if steady < count:
         text = message("{steps}, {steady} of them steady", steps=text, steady=steady)
@@ -97,10 +97,12 @@ def _part(apart: SetApart) -> Message:
     return message("{time:ns} {reason}", **values)
 
 
-def _events(trace: Trace, steps: SteadySteps, row: int) -> pa.Table:
-    """Return the steady steps as rows of the event table, on the thread of an event."""
+def _events(trace: Trace, steps: SteadySteps) -> pa.Table:
+    """Return the steady steps as rows of the event table, on the threads that run them."""
     rows = np.flatnonzero(steps.steady)
-    cells = {name: trace.pick(name, np.full(len(rows), row)) for name in ("rank", "pid", "tid", "device")}
+    first_row = {source.rank: source.first_row for source in steps.sources}
+    threads = np.array([first_row[rank] for rank in steps.rank[rows].tolist()])
+    cells = {name: trace.pick(name, threads) for name in ("rank", "pid", "tid", "device")}
     cells |= {
         "name": pa.array([f"step {number}" for number in steps.number[rows].tolist()]),
         "kind": pa.array([schema.STEP] * len(rows)),
@@ -108,6 +110,9 @@ def _events(trace: Trace, steps: SteadySteps, row: int) -> pa.Table:
         "start_ns": pa.array(steps.begin_ns[rows]),
         "dur_ns": pa.array(steps.host_ns[rows]),
         "step": pa.array(steps.number[rows]),
+        "self_ns": pa.array(
+            np.zeros(len(rows), np.int64)
+        ),  # the events in it keep their parents, so it has no own time
         **dict.fromkeys(("parent", "launched_by"), pa.array(np.full(len(rows), NO_ROW))),
     }
     columns = [cells.get(field.name, pa.nulls(len(rows), field.type)) for field in schema.SCHEMA]

@@ -8,6 +8,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
 from perfkit_core.trace.model.trace import concat_traces, with_rank
+from perfkit_core.views.steps.inferred_steps import with_inferred_steps
 from tests.support.events import codes, device, host, rows, trace
 from tests.support.tables import check_events
 
@@ -57,6 +58,15 @@ def test_the_calls_of_a_function(function: str) -> None:
     assert [row[2:] for row in rows(changed, "kind", "step", "start_ns", "dur_ns") if row[0] == "step"] == [
         (0, 80), (100, 80)
     ]  # fmt: skip
+
+
+def test_none_takes_the_whole_recording() -> None:
+    """Also of a recording with a range of a similar name, which a pattern would match."""
+    changed = with_steps_on(trace([*ROWS, host("nonexistent", "annotation", 300, 5)]), "none")
+    assert {(kind == "step", step) for kind, step in rows(changed, "kind", "step")} == {(False, None)}
+    assert with_inferred_steps(changed) is changed
+    assert [finding.code for finding in changed.quality].count("chosen-steps") == 1
+    assert "no-steps" not in [finding.code for finding in changed.quality]
 
 
 def test_each_rank_has_its_own_steps() -> None:

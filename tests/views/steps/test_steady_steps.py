@@ -309,6 +309,24 @@ def test_each_rank_has_its_own_steps() -> None:
     assert any("too few updates" in text for text in texts)
 
 
+def test_steps_of_joined_ranks_become_events() -> None:
+    late = 40
+    ranks = [
+        trace([event | {"start_ns": event["start_ns"] + late * number}
+               for at in (0, 100, 200) for event in compute(at) + update(at + 60)], rank=number)
+        for number in (0, 1)
+    ]  # fmt: skip
+    inserted = with_inferred_steps(concat_traces(ranks))
+    rows = np.flatnonzero(inserted.rows("kind", "step"))
+    assert sorted(zip(*(inserted.ints(name)[rows].tolist() for name in ("rank", "step")), strict=True)) == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)
+    ]  # fmt: skip
+    for number, part in enumerate(ranks):  # each rank has the steps that it has alone
+        alone = with_inferred_steps(part)
+        mine = inserted.ints("rank") == number
+        assert inserted.ints("step")[mine].tolist() == alone.ints("step").tolist()
+
+
 REAL = [  # recording, iterations, median period in ms, from the raw events
     ("torch/resnet-param.json.gz", 30, 176.6),
     ("torch-judged/param-linear.json.gz", 40, 24.5),
