@@ -32,7 +32,7 @@ from perfkit_core.views.user_code import Owner, owner_of
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
-    "steps", "partition", "ranks", "stragglers", "imbalance", "step_trace", "input_pipeline", "overview", "model",
+    "causes", "steps", "partition", "ranks", "stragglers", "imbalance", "step_trace", "input_pipeline", "overview", "model",
     "critical_path", "distributed", "modules", "operators", "roofline", "gemm", "model_flops", "families",
     "operator_kinds", "operator_tree", "kernels", "compiled", "memcpy", "memory_manipulation", "memory_places",
     "memory_categories", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
@@ -48,6 +48,7 @@ _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 _TOTALS: Final = ("total_cpu_ns", "total_device_ns")
 _CHARTS: Final = {
     "partition": summary.PARTS,
+    "causes": Chart("icicle", "cause", ("total_ns",)),
     "modules": Chart("icicle", "name", _TOTALS),
     "code": Chart("icicle", "name", _TOTALS),
     "operator_tree": Chart("icicle", "name", _TOTALS),
@@ -128,12 +129,13 @@ def _memory_curve(tables: Mapping[str, pd.DataFrame], trace: Trace) -> tuple[Sec
 
 
 def glance(sections: Sequence[Section]) -> Iterator[Section]:
-    """Yield the sections that become charts at the top of the page: the step partition, and the advice with the largest
+    """Yield the sections that become charts at the top of the page: the account of causes, and the advice with the largest
     savings. The last row of the advice contains the combined saving and has no id."""
     by_name = {section.name: section for section in sections}
-    partition, advice = by_name.get("partition"), by_name.get("advice")
-    if partition is not None and not partition.table.empty:
-        yield replace(partition, table=partition.table.reset_index(drop=True), note="", lines=())
+    causes, advice = by_name.get("causes"), by_name.get("advice")
+    if causes is not None and not causes.table.empty:
+        words = causes.table[causes.table["depth"] == 0].reset_index(drop=True)
+        yield replace(causes, table=words, chart=Chart("share", "cause", ("total_ns",)), note="", lines=())
     if advice is not None:
         rows = advice.table
         if not rows.empty:

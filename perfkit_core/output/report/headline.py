@@ -43,7 +43,7 @@ def _steps(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None) -> tupl
     if not sentences:
         return ()
     parts: dict[str, float] = {}
-    if partition is not None and len(partition):
+    if partition is not None and len(partition) and "causes" not in tables:  # the verdict says it from the account
         large = partition[(partition["ratio"] >= _MIN_SHARE).fillna(False)]
         large = large.sort_values("ratio", ascending=False, kind="stable")
         parts = dict(zip(large["category"], large["ratio"], strict=True))
@@ -54,7 +54,13 @@ def _steps(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None) -> tupl
         ]
         sentences.append(message("Step time: {parts:list}.", parts=texts))
     # Input wait is a part of data loading, so only one of the two is mentioned.
-    if "input_wait" not in parts and model is not None and len(model) and "step" in set(model["phase"]):
+    if (
+        "causes" not in tables
+        and "input_wait" not in parts
+        and model is not None
+        and len(model)
+        and "step" in set(model["phase"])
+    ):
         for share in model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna():
             sentences.append(message("Data loading takes {share:ratio} of the step time.", share=share))
     devices = tables.get("device")

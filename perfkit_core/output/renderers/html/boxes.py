@@ -46,7 +46,7 @@ def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
     number = np.append(np.cumsum(mask) - 1, -1)
     unit = common_unit(section.column(next(iter(sizes))), [values(table[name]) for name in sizes])
     size = unit.size if unit else 1.0
-    labels = [visible(worded(str(plain(name)))) for name in table[chart.x][mask].to_list()]
+    labels = [visible(worded(str(plain(name)), section.column(chart.x))) for name in table[chart.x][mask].to_list()]
     return {
         "kind": chart.kind,
         "height": min(max(_LEVEL_PIXELS * levels, 160), 900) if chart.kind == "icicle" else 420,  # pixels

@@ -13,11 +13,11 @@ SUMMARY: Final = "summary"
 QUALITY: Final = "quality"
 _CHAPTERS: Final = {
     SUMMARY: (mark("Summary"), (
-        "gate", "waterfall", "steps", "step_time", "statistics", "normalised", "partition", "step_trace",
+        "gate", "waterfall", "causes", "steps", "step_time", "statistics", "normalised", "partition", "step_trace",
         "input_pipeline", "overview", "model", "phases", "device", "devices", "outliers",
     )),
-    "causes": (mark("Causes"), (
-        "step_parts", "causes", "attribution", "matched", "unmatched", "new_step_time", "new_causes", "new_layers",
+    "attribution": (mark("Causes"), (
+        "step_parts", "attribution", "matched", "unmatched", "new_step_time", "new_causes", "new_layers",
     )),
     "advice": (mark("Advice"), ("advice",)),
     "timeline": (mark("Timeline"), ("timeline", "critical_path")),

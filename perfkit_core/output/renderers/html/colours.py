@@ -52,7 +52,8 @@ _SAME: Final = {
     "framework": "python", "operator_detail": "operator", "overhead": "sync", "parameters": "kernel",
     "gradients": "backward", "optimizer_states": "optimizer", "activations": "forward", "inputs": "dataloader",
     "temporaries": "memcpy", "workspace": "operator", "unknown": "idle",
-    "implausible": "idle",
+    "implausible": "idle", "copy": "memcpy", "host": "runtime", "latency": "annotation", "in_flight": "sync",
+    "unlaunched": "other", "tail": "idle",
 }  # fmt: skip
 """Category or kind → the thing whose colour it has. A category has the colour of the events that make it up."""
 SPARE: Final = (
