@@ -32,8 +32,8 @@ from perfkit_core.views.user_code import Owner, owner_of
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
-    "causes", "steps", "partition", "ranks", "stragglers", "imbalance", "step_trace", "input_pipeline", "overview", "model",
-    "critical_path", "distributed", "modules", "operators", "roofline", "gemm", "model_flops", "families",
+    "causes", "steps", "partition", "ranks", "stragglers", "imbalance", "step_trace", "input_pipeline", "overview",
+    "model", "critical_path", "distributed", "modules", "operators", "roofline", "gemm", "model_flops", "families",
     "operator_kinds", "operator_tree", "kernels", "compiled", "memcpy", "memory_manipulation", "memory_places",
     "memory_categories", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
@@ -129,8 +129,8 @@ def _memory_curve(tables: Mapping[str, pd.DataFrame], trace: Trace) -> tuple[Sec
 
 
 def glance(sections: Sequence[Section]) -> Iterator[Section]:
-    """Yield the sections that become charts at the top of the page: the account of causes, and the advice with the largest
-    savings. The last row of the advice contains the combined saving and has no id."""
+    """Yield the sections that become charts at the top of the page: the account of causes, and the advice with the
+    largest savings. The last row of the advice contains the combined saving and has no id."""
     by_name = {section.name: section for section in sections}
     causes, advice = by_name.get("causes"), by_name.get("advice")
     if causes is not None and not causes.table.empty:

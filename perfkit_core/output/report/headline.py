@@ -17,52 +17,20 @@ from perfkit_core.trace.model.serving_step import CAPTURE, DECODE, DENOISE, MIXE
 from perfkit_core.trace.model.timed_steps import TimedSteps
 
 _MIN_SHARE: Final = 0.01
-_CATEGORY_NAMES: Final = {
-    "device_compute": mark("device compute"),
-    "compute": mark("operators"),
-    "exposed_communication": mark("exposed communication"),
-    "exposed_copy": mark("exposed copies"),
-    "input_wait": mark("input wait"),
-    "launch_and_host": mark("launches and other host work while devices are idle"),
-    "framework": mark("host work outside operators"),
-    "idle": mark("idle (nothing recorded)"),
-}
 
 
 def headline(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None = None) -> tuple[Message, ...]:
     """Return the verdict, and sentences on the step time; for an inference server, sentences on its steps. ``tables``
-    contains the tables of the views ``steps``, ``partition``, ``model``, ``device``, ``operators`` and ``serving``, as
-    far as they are known. ``timed``: the steps that a clock timed."""
+    contains the tables of the views of a verdict and of ``serving``, as far as they are known. ``timed``: the steps
+    that a clock timed."""
     served = tuple(serving_sentences(tables.get(SERVING)))
     return served or (*verdict(tables), *_steps(tables, timed))
 
 
 def _steps(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None) -> tuple[Message, ...]:
-    partition, model = tables.get("partition"), tables.get("model")
     sentences = [*step_time(tables.get("steps"), timed)]
     if not sentences:
         return ()
-    parts: dict[str, float] = {}
-    if partition is not None and len(partition) and "causes" not in tables:  # the verdict says it from the account
-        large = partition[(partition["ratio"] >= _MIN_SHARE).fillna(False)]
-        large = large.sort_values("ratio", ascending=False, kind="stable")
-        parts = dict(zip(large["category"], large["ratio"], strict=True))
-    if parts:
-        texts = [
-            message("{share:ratio} {what}", share=share, what=message(_CATEGORY_NAMES.get(category, category)))
-            for category, share in parts.items()
-        ]
-        sentences.append(message("Step time: {parts:list}.", parts=texts))
-    # Input wait is a part of data loading, so only one of the two is mentioned.
-    if (
-        "causes" not in tables
-        and "input_wait" not in parts
-        and model is not None
-        and len(model)
-        and "step" in set(model["phase"])
-    ):
-        for share in model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna():
-            sentences.append(message("Data loading takes {share:ratio} of the step time.", share=share))
     devices = tables.get("device")
     if devices is None or devices.empty:
         return tuple(sentences)
