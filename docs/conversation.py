@@ -27,7 +27,7 @@ QUESTIONS = (
     Question("Which recordings are in the folder old?", "runs", {"folder": "old"},
              ("views.runs.path", "views.runs.framework", "views.runs.steps", "views.runs.median_step_ns")),
     Question("What limits the training in runs/baseline?", "summary", {"sources": ["runs/baseline"]},
-             ("views.partition.category", "views.partition.total_ns", "columns.partition.total_ns")),
+             ("views.causes.cause", "views.causes.total_ns", "columns.causes.total_ns")),
     Question("Which operators take most host time in trace.json.gz?", "view",
              {"sources": ["trace.json.gz"], "view": "operators", "sort": "total_cpu_ns", "limit": 3},
              ("views.operators.name", "views.operators.calls", "views.operators.total_cpu_ns")),

@@ -11,7 +11,7 @@ from perfkit_core.base.system.paths import PathLike, as_path
 from perfkit_core.errors import UsageError
 from perfkit_core.output.report import BRIEF_ROWS, DEFAULT_VIEWS
 from perfkit_core.output.report.display import Display
-from perfkit_core.output.report.summary import PARTS, choose_views, summary_report
+from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.flops.peaks import read_peaks
 from perfkit_core.plugins.manager import get_plugins
@@ -42,7 +42,7 @@ class Summary:
     def __str__(self) -> str:
         from perfkit_core.output.renderers import text
 
-        return text.render(self.report, text.WIDEST_PIPE, height=text.SCREEN)
+        return text.render(self.report, text.WIDEST_PIPE, height=text.SCREEN - 2)  # the command has two more lines
 
     def __repr__(self) -> str:
         return f"<Summary of {self.report.title}: {', '.join(self.tables)}>"
@@ -52,8 +52,10 @@ class Summary:
 
     def _repr_html_(self) -> str:
         from perfkit_core.output.renderers.html import page
+        from perfkit_core.output.report.summary import account_bar
 
-        return page.fragment(self.report)
+        bars = (account_bar(section) for section in self.report.sections if section.name == "causes")
+        return page.fragment(replace(self.report, glance=tuple(bars)))
 
 
 @overload
@@ -113,9 +115,7 @@ def summarize(
     if view is None:
         brief = request == ViewRequest(steps=request.steps, peaks=rates)
         shown = Display(**{"limit": BRIEF_ROWS if limit is None else limit, **display})
-        report = summary_report(read, chosen, request, shown, brief)
-        parts = (replace(part, chart=PARTS) if part.name == "partition" else part for part in report.sections)
-        return Summary(replace(report, sections=tuple(parts)))
+        return Summary(summary_report(read, chosen, request, shown, brief))
     table = summary_report(read, chosen, request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 

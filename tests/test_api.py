@@ -167,18 +167,18 @@ def test_each_result_says_in_one_line_what_it_is() -> None:
     assert repr(trace) == f"<Trace 1,416 events, 6 steps, torch 2.13.0+cpu, {trace.meta.source}>"
     assert repr(trace.with_meta(ranks=(3,), source="run")).endswith("torch 2.13.0+cpu, 1 rank, run>")
     assert repr(comparison) == f"<Comparison 11.7 ms → 635 µs a step (-94.6%), {trace!r}, {other!r}>"
-    first, *rest = advices.advice
+    (first,) = advices.advice
     saving = first.saves()
-    assert saving.startswith("saves ")
+    assert saving.startswith(("saves ", "saving unknown"))
     assert repr(first) == f"<Advice {first.id}: {first.title}, {saving}>"
     unknown = f"{len(advices.not_evaluable)} rules not evaluable"
-    assert repr(advices) == f"<Advices: {first.title}, {saving}, and {len(rest)} more; {unknown}>"
+    assert repr(advices) == f"<Advices: {first.title}, {saving}; {unknown}>"
     assert repr(replace(advices, advice=(), not_evaluable={})) == "<Advices none; 0 rules not evaluable>"
     assert repr(trace.quality[0]) == "<Finding no-device-events: no device work was recorded: device times are 0>"
     assert re.fullmatch(
         r"<Alignment \d+ rows, step time matched: \S+% of base and \S+% of other>", repr(comparison.alignment)
     )
-    assert repr(first.candidate).startswith("<Candidate The training uses 1 thread")
+    assert repr(first.candidate).startswith("<Candidate 1 of 6 steps takes ")
     assert (
         repr(CycleWriter("run", lambda profiler, place: None)) == f"<trace_handler {Path('run').resolve()}, 0 cycles>"
     )

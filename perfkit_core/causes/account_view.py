@@ -35,6 +35,7 @@ from perfkit_core.causes.segments import (
 )
 from perfkit_core.causes.tree import CELLS, CauseTree
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
+from perfkit_core.trace.assembly.lost_records import incomplete_steps
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.columns import CALLS, DEPTH, FIRST, Share, duration, key, share
 from perfkit_core.trace.model.trace import Trace
@@ -43,6 +44,7 @@ from perfkit_core.views.steps import step_rows
 from perfkit_core.views.tables import integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
+_INCOMPLETE: Final = "incomplete"
 _NO_DEVICE: Final = -1
 _LEAST: Final = 0.005
 """Minimum share of the table's time of a row for which the place is looked up."""
@@ -50,12 +52,17 @@ _LEAST: Final = 0.005
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the tree, with :data:`COLUMNS`. Without steps, the recording is one window. A cause without a step of its
-    own, or of an unknown rank, has NA there."""
+    own, or of an unknown rank, has NA there. If steps are neither chosen nor told apart, those in which device work was
+    not recorded have rows of their own, with 1 in the column :data:`_INCOMPLETE`."""
     check_groupings("causes", request, GROUPINGS)
     labels = Labels(trace)
     parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
-    leaves = {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in CELLS}
-    by = [name for name in ("rank", "device", "step") if name in request.by]
+    leaves = {
+        name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)])
+        for name in (*CELLS, _INCOMPLETE)
+    }
+    together = request.steps is None and "step" not in request.by
+    by = [*([_INCOMPLETE] if together else ()), *(name for name in ("rank", "device", "step") if name in request.by)]
     tree = CauseTree(leaves, by, labels)
     whole_ns = int(leaves["time_ns"].sum())
     result = pd.DataFrame({"depth": tree.depth, "cause": tree.texts})
@@ -84,8 +91,9 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     steps = step_rows.chosen_steps(trace, request)
     steps = steps[trace.ints("rank")[steps] == rank]
     begin, end, number = trace.ints("start_ns")[steps], trace.end_ns[steps], trace.ints("step")[steps]
+    incomplete = incomplete_steps(trace)[steps].astype(np.int64)
     if not len(step_rows.step_rows(trace)):
-        begin, end, number = segments.start[:1], segments.end[-1:], np.array([NO_ROW])
+        begin, end, number, incomplete = segments.start[:1], segments.end[-1:], np.array([NO_ROW]), np.array([0])
     window, at, width = _inside(segments, begin, end)
     beyond = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)  # before or after all events
     outside = np.flatnonzero(beyond)
@@ -98,10 +106,11 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     cells = {name: np.append(codes[at], np.full(len(outside), NO_ROW)) for name, codes in within.items()}
     cells["word"][len(at) :] = WORDS.index(TAIL)
     np.maximum(cells["start_ns"][: len(at)], begin[window], out=cells["start_ns"][: len(at)])
-    count = len(at) + len(outside)
+    count, at_step = len(at) + len(outside), np.append(window, outside)
     return {
         "rank": np.full(count, rank), "device": np.full(count, device),
-        "step": np.append(number[window], number[outside]), **cells, "time_ns": np.append(width, beyond[outside]),
+        "step": number[at_step], _INCOMPLETE: incomplete[at_step], **cells,
+        "time_ns": np.append(width, beyond[outside]),
     }  # fmt: skip
 
 
@@ -123,8 +132,15 @@ def _inside(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntA
 
 
 def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the tree without the parts of causes that have only one, and without waits if there are none. Parts of
-    ``host`` stay: they say what it does."""
+    """Return the tree without incomplete steps if there are others, without the parts of causes that have only one, and
+    without waits if there are none. Parts of ``host`` stay: they say what it does."""
+    if _INCOMPLETE in rows:
+        incomplete = rows[_INCOMPLETE].to_numpy(np.int64) > 0
+        if incomplete.any() and not incomplete.all():
+            rows = rows[~incomplete].reset_index(drop=True)
+            total_ns = rows["total_ns"].to_numpy(np.int64)
+            rows["ratio"] = ratio(total_ns, int(total_ns[rows["depth"] == 0].sum()))
+        rows = rows.drop(columns=_INCOMPLETE)
     depth = rows["depth"].to_numpy(np.int64)
     word = rows["cause"].where(depth == 0).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & (word != HOST)
@@ -171,7 +187,7 @@ VIEW = View(
     title="Where the time went",
     description="every nanosecond of the steps of each device: what runs, or why nothing runs, and what the host does "
     "until it launches the next work; without a device, operators take the place of kernels",
-    table=Merged(table, _finished, siblings=("total_ns",)),
+    table=Merged(table, _finished, columns=(key(_INCOMPLETE, "Incomplete"),), siblings=("total_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",

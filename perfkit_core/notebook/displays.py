@@ -11,7 +11,7 @@ from perfkit_core.compare.comparison import Comparison
 from perfkit_core.compare.report import comparison_report, first_look
 from perfkit_core.output.renderers.html import page
 from perfkit_core.output.report import BRIEF_ROWS
-from perfkit_core.output.report.summary import PARTS, choose_views, summary_report
+from perfkit_core.output.report.summary import account_bar, choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.report_data import Report
 from perfkit_core.trace.model.trace import Trace
@@ -22,14 +22,10 @@ def trace(shown: Trace) -> str:
 
 
 def verdict(shown: Trace) -> Report:
-    """Return a report with the facts about a trace, the verdict, and a bar of the parts of the step time."""
-    report = summary_report(shown, choose_views(["partition"]), ViewRequest(), brief=True)
-    parts = tuple(
-        replace(section, lines=(), chart=PARTS)
-        for section in report.sections
-        if section.name == "partition" and not section.table.empty
-    )
-    return replace(report, sections=(), glance=parts)
+    """Return a report with the facts about a trace, the verdict, and a bar with the words of the account."""
+    report = summary_report(shown, choose_views(["causes"]), ViewRequest(), brief=True)
+    bars = [account_bar(section) for section in report.sections if section.name == "causes" and len(section.table)]
+    return replace(report, sections=(), glance=tuple(bars))
 
 
 def advices(shown: Advices) -> str | None:

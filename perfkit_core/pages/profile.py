@@ -47,7 +47,7 @@ _OF_RANKS: Final = ("ranks", "stragglers", "imbalance")
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 _TOTALS: Final = ("total_cpu_ns", "total_device_ns")
 _CHARTS: Final = {
-    "partition": summary.PARTS,
+    "partition": Chart("share", "category", ("total_ns",)),
     "causes": Chart("icicle", "cause", ("total_ns",)),
     "modules": Chart("icicle", "name", _TOTALS),
     "code": Chart("icicle", "name", _TOTALS),
@@ -134,8 +134,7 @@ def glance(sections: Sequence[Section]) -> Iterator[Section]:
     by_name = {section.name: section for section in sections}
     causes, advice = by_name.get("causes"), by_name.get("advice")
     if causes is not None and not causes.table.empty:
-        words = causes.table[causes.table["depth"] == 0].reset_index(drop=True)
-        yield replace(causes, table=words, chart=Chart("share", "cause", ("total_ns",)), note="", lines=())
+        yield summary.account_bar(causes)
     if advice is not None:
         rows = advice.table
         if not rows.empty:

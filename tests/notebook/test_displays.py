@@ -112,11 +112,10 @@ def test_the_verdict_is_that_of_the_command(objects: dict[str, Any], shown: Call
     assert "From base to other" in text
 
 
-def test_the_bar_has_the_shares_of_the_partition(
-    objects: dict[str, Any], shown: Callable[[Any], dict[str, str]]
-) -> None:
+def test_the_bar_has_the_shares_of_the_account(objects: dict[str, Any], shown: Callable[[Any], dict[str, str]]) -> None:
     trace = objects["trace"]
-    table = perfkit.summarize(trace, "partition")
+    table = perfkit.summarize(trace, "causes")
+    table = table[table["depth"] == 0]
     wanted = [round(100 * time / table["total_ns"].sum(), 2) for time in table["total_ns"] if time]
     content = Content(shown(trace)["text/html"])
     styles = [str(value) for key, value in content.attributes if key == "style" and "width:" in str(value)]
@@ -158,10 +157,10 @@ def test_a_summary_is_the_text_of_the_command() -> None:
     text = str(summary).rstrip()
     assert done.stdout.startswith(text)
     assert done.stdout.removeprefix(text).strip().startswith("next: perfkit advise ")
-    assert list(summary.tables) == ["partition", "model", "operators"]
+    assert list(summary.tables) == ["causes", "model", "operators"]
     for name, table in summary.tables.items():
         pd.testing.assert_frame_equal(table, perfkit.summarize(source, name))
-    assert repr(summary) == f"<Summary of {source}: partition, model, operators>"
+    assert repr(summary) == f"<Summary of {source}: causes, model, operators>"
     chosen = perfkit.summarize(source, by="phase", pattern="addmm", limit=2)
     assert set(chosen.tables["operators"]["name"]) == {"aten::addmm"}
     assert "more row" in str(chosen)

@@ -66,7 +66,8 @@ def runs(session: Session, request: requests.Runs) -> Content:
 
 def summary(session: Session, request: requests.Summary) -> Content:
     profile = session.profile(request)
-    report = cut(summary_report(profile, choose_views(DEFAULT_VIEWS), ViewRequest(), brief=True), _FIRST_ROWS)
+    display = Display(limit=_FIRST_ROWS)
+    report = cut(summary_report(profile, choose_views(DEFAULT_VIEWS), ViewRequest(), display, brief=True), _FIRST_ROWS)
     return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, LoadedProfile) else None)
 
 

@@ -25,7 +25,9 @@ SCREEN: Final = 44
 WIDEST_PIPE: Final = 120
 """Maximum width of text in a pipe or file."""
 _FEWEST_ROWS: Final = 3
-"""A table that is shortened to fit the screen keeps at least this many rows. Code is shortened if it has more lines."""
+"""A table that is shortened to fit the screen keeps at least this many rows."""
+_FEWEST_CODE: Final = 2
+"""Code is shortened to fit the screen if it has more lines."""
 _SHOWN_WARNINGS: Final = 3
 _INDENT: Final = "    "
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -47,16 +49,18 @@ def render(report: Report, width: int | None = None, styled: bool = False, heigh
 
 
 def _shortened(report: Report, excess: int) -> Report:
-    """Return the report with fewer rows in its last table with a limit, and with less code in its last sections."""
+    """Return the report with fewer rows in its last table with a limit, then in the others, the longest first, and with
+    less code in its last sections."""
     sections = list(report.sections)
+    rows = {at: min(section.limit, len(section.rows())) for at, section in enumerate(sections) if section.limit}
+    for at in sorted(rows, key=lambda at: (at != max(rows), -rows[at])):
+        fewer = min(max(rows[at] - _FEWEST_ROWS, 0), max(excess, 0))
+        sections[at] = replace(sections[at], limit=rows[at] - fewer)
+        excess -= fewer
     for at in reversed(range(len(sections))):
         section = sections[at]
-        if section.limit:
-            rows = min(section.limit, len(section.table))
-            sections[at] = replace(section, limit=max(_FEWEST_ROWS, rows - excess))
-            break
         code = section.code_lines
-        if excess > 0 and len(code) > _FEWEST_ROWS:
+        if excess > 0 and len(code) > _FEWEST_CODE:
             lines = max(1, len(code) - excess - 1)
             sections[at] = replace(section, code="\n".join([*code[:lines], "…"]))
             excess -= len(code) - lines - 1

@@ -75,10 +75,8 @@ _OF_TRAINING: Final = ("causes", "model")
 _OF_MEMORY: Final = ("memory_places", "memory_peak", "memory")
 """Views of a brief report on a recording that has memory events, but no operators. The last one is shown if the peak is
 unknown."""
-_LARGE: Final = {"ratio": 0.02}
-"""Minimum values of the causes in a brief report."""
-PARTS: Final = Chart("share", "category", ("total_ns",))
-"""The picture of the view partition: a bar with the parts of the step time."""
+_LARGE: Final = 0.02
+"""Minimum share of the causes that a brief report shows."""
 ROWS: Final = 20
 """Default maximum number of rows per table in formats for people."""
 DEFAULT: Final = Display()
@@ -122,8 +120,11 @@ def summary_report(
         hint = "set a schedule for the profiler, and call the profiler's step() after each iteration, or use --step-on"
         raise UsageError("--average requires steps, but no steps were recorded", hint)
     steps = len(computed.steps if chosen is None else chosen)
-    sections = tuple(_section(computed, view, _brief(display, view) if brief else display, steps) for view in views)
+    sections = tuple(_section(computed, view, display, steps) for view in views)
     sentences: tuple[Message, ...] = ()
+    if brief and display.limit:
+        most = max(display.limit, ROWS)
+        sections = tuple(replace(s, least=_LARGE, limit=most) if s.name == "causes" else s for s in sections)
     if brief:
         limit = tuple(verdict(computed.tables))
         if limit and may_lack_work(computed.quality):
@@ -141,11 +142,10 @@ def summary_report(
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 
 
-def _brief(display: Display, view: View) -> Display:
-    """Return the options of a view in a brief report: of the causes, all large rows are shown."""
-    if view.name != "causes":
-        return display
-    return replace(display, minimums={**_LARGE, **display.minimums}, limit=display.limit and max(display.limit, ROWS))
+def account_bar(causes: Section) -> Section:
+    """Return the section of the view causes as a bar with the words of the account."""
+    words = causes.table[causes.table["depth"] == 0].reset_index(drop=True)
+    return replace(causes, table=words, least=None, chart=Chart("share", "cause", ("total_ns",)), note="", lines=())
 
 
 def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:
@@ -213,7 +213,7 @@ def cut(report: Report, limit: int | None) -> Report:
     as JSON and CSV, which ignore ``Section.limit``."""
     if limit is None:
         return report
-    return replace(report, sections=tuple(replace(s, table=s.table.head(limit)) for s in report.sections))
+    return replace(report, sections=tuple(replace(s, table=s.rows(limit)) for s in report.sections))
 
 
 def read_from(report: Report, paths: Sequence[str | Path]) -> Report:

@@ -68,13 +68,15 @@ def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
         return
     count = 0 if steps is None else len(steps)
     complete = _complete_steps(tables.get("partition"), count)
-    if count and not complete:
+    whole = message("the step time") if count else message("the recorded time")
+    lost = devices is not None and "span_ns" in devices and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()
+    if not complete and (count or lost):
         busy = causes[(causes[DEPTH] == 0) & causes["cause"].isin((COMPUTE, COMMUNICATION, COPY))]["ratio"].sum()
         text = mark(
             "Cannot tell what limits it: device work was not recorded completely. Devices work for at least "
-            "{share:ratio} of the step time."
+            "{share:ratio} of {whole}."
         )
-        yield message(text, share=float(busy))
+        yield message(text, share=float(busy), whole=whole)
         return
     on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
     if steps is not None and count:  # the step time of a screen is the median
@@ -83,11 +85,12 @@ def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     else:
         working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
         whole_ns = float(causes.loc[causes[DEPTH] == 0, "total_ns"].sum()) / working
-    whole = message("the step time") if count else message("the recorded time")
     yield from _account(causes, whole, whole_ns, on_device)
     if complete < count:
-        text = mark("Device work was not recorded completely in {lost} of the {steps} steps.")
-        yield message(text, lost=count - complete, steps=count)
+        text = mark(
+            "Only {complete} of {steps} steps count, because the device work of the others was not recorded completely."
+        )
+        yield message(text, complete=complete, steps=count)
 
 
 def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from perfkit_core.base.language.messages import worded
 from perfkit_core.cli.main import main
 from perfkit_core.output.renderers import text
 from perfkit_core.output.renderers.cells import visible
@@ -79,7 +80,8 @@ def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -
     known = [key for key in rows[0] if any(row[key] is not None for row in rows)]
     known = [key for key in known if not idle or "device" not in key.split("_") or any(row[key] for row in rows)]
     if "depth" in known:
-        known = ["name", *(key for key in known if key not in ("depth", "name"))]
+        first = known[known.index("depth") + 1]
+        known = [first, *(key for key in known if key not in ("depth", first))]
     headings = list(enumerate(section.headings))
     if name in STEPS:
         if headings[0][1] == "Rank and step":
@@ -131,7 +133,8 @@ def test_every_cell_is_that_of_json(told: Told) -> None:
         assert len(section.rows) == min(len(rows), LONGEST), name
         for number, (shown, row) in enumerate(zip(section.rows, rows, strict=True)):
             for key, column in at.items():
-                value = "· " * row["depth"] + row[key] if key == "name" and "depth" in row else row[key]
+                value = row[key] if key != "cause" else worded(row[key], get_plugins().views()[name].column(key))
+                value = "· " * row["depth"] + value if "depth" in row and key in ("name", "cause") else value
                 assert shows(shown[column], section.headings[column], value), (name, number, key, shown[column], value)
                 cells += 1
     assert cells > 300
