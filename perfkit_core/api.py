@@ -11,7 +11,7 @@ from perfkit_core.base.system.paths import PathLike, as_path
 from perfkit_core.errors import UsageError
 from perfkit_core.output.report import BRIEF_ROWS, DEFAULT_VIEWS
 from perfkit_core.output.report.display import Display
-from perfkit_core.output.report.summary import choose_views, summary_report
+from perfkit_core.output.report.summary import account_bar, choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.flops.peaks import read_peaks
 from perfkit_core.plugins.manager import get_plugins
@@ -52,10 +52,8 @@ class Summary:
 
     def _repr_html_(self) -> str:
         from perfkit_core.output.renderers.html import page
-        from perfkit_core.output.report.summary import account_bar
 
-        bars = (account_bar(section) for section in self.report.sections if section.name == "causes")
-        return page.fragment(replace(self.report, glance=tuple(bars)))
+        return page.fragment(self.report)
 
 
 @overload
@@ -115,7 +113,9 @@ def summarize(
     if view is None:
         brief = request == ViewRequest(steps=request.steps, peaks=rates)
         shown = Display(**{"limit": BRIEF_ROWS if limit is None else limit, **display})
-        return Summary(summary_report(read, chosen, request, shown, brief))
+        report = summary_report(read, chosen, request, shown, brief)
+        bars = (account_bar(section) for section in report.sections if section.name == "causes")
+        return Summary(replace(report, glance=tuple(bars)))
     table = summary_report(read, chosen, request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 

@@ -16,6 +16,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from perfkit_core.output.renderers import text
+from perfkit_core.output.report import DEFAULT_VIEWS
 from perfkit_core.output.report.display import Display
 from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
@@ -57,7 +58,7 @@ def recording() -> Trace:
 
 def terminal() -> str:
     """Return the picture of a terminal as SVG."""
-    views = choose_views(["partition", "model", "operators"])
+    views = choose_views(DEFAULT_VIEWS)
     report = summary_report(recording(), views, ViewRequest(), Display(limit=10), brief=True)
     printed = text.render(report, COLUMNS, styled=True, height=44)
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, legacy_windows=False)

@@ -20,7 +20,7 @@ from perfkit_core.trace.model.report_data import Chart, Section
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
-SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED, SHOWN_NAMES = 15, 30, 15, 8, 3, 6
+SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED, SHOWN_NAMES = 15, 30, 15, 6, 3, 6
 LARGEST: Final = mark("The largest causes: {causes:parts}.")
 MEAN: Final = mark("Mean of the middle steps (those nearest to the median).")
 _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")

@@ -46,7 +46,7 @@ _TIMES: Final = {
     "step": mark("{share:ratio} of the wall-clock time"),
 }
 _LOST: Final = (mark("{share:ratio} (base)"), mark("{share:ratio} (other)"))
-_NAMED: Final = 3
+_NAMED, _NAMED_UNMATCHED = 3, 2
 """Number of operators without a match that are named."""
 _LONGEST: Final = 40
 """Maximum number of characters of an operator's name in a sentence."""
@@ -108,7 +108,7 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
     if least < _COMPARABLE:
         text = mark("The runs are barely comparable: {share:ratio} of one run's operator time has no counterpart.")
         sentences.append(message(text, share=1 - least))
-        return (*sentences, *causes, *hints)
+        return (*sentences, *hints)
     if matched and all(share == 1 for share in matched.values()):
         hints.append(message("All operator time has a counterpart."))
     for side, text in _UNMATCHED.items():
@@ -204,7 +204,7 @@ def _unmatched(alignment: Alignment, side: str) -> Message | None:
         [rows["operator"].astype(str), rows["layer"].astype(str).where(rows["layer"].notna(), "")]
     ).sum()
     names = []
-    for operator, layer in total.sort_values(ascending=False, kind="stable").index[:_NAMED]:
+    for operator, layer in total.sort_values(ascending=False, kind="stable").index[:_NAMED_UNMATCHED]:
         name = operator if len(operator) <= _LONGEST else f"{operator[:_LONGEST]}…"  # names of kernels may be long
         layer_name = layer.split(" ~ ")[-1 if side == "other" else 0].rpartition("/")[2]
         names.append(message("{operator} in {layer}", operator=name, layer=layer_name) if layer_name else name)
@@ -319,6 +319,6 @@ def warnings(result: Pair) -> tuple[Message, ...]:
     if comparable and options[0] != options[1]:
         alone = [", ".join(sorted(mine - theirs)) for mine, theirs in (options, options[::-1])]
         parts = [message(text, names=names) for text, names in zip(_ALONE, alone, strict=True) if names]
-        text = mark("Different profiler options, which may slow down one run: {options:parts}.")
+        text = mark("Different profiler options: {options:parts}.")
         sentences.append(message(text, options=parts))
     return tuple(sentences)

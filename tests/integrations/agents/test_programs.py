@@ -173,10 +173,10 @@ def test_a_metric_is_verified(tmp_path: Path) -> None:
         metric="loss_ms", rounds=3, warmup=0,
     )  # fmt: skip
     document = made["structuredContent"]
-    assert text(made) == "Verdict: verified."
+    assert text(made) == "Verdict: helps."  # nothing was predicted
     sides = {row["side"]: row for row in document["views"]["sides"]}
     assert (sides["base"]["median_value"], sides["change"]["median_value"]) == (20, 5)
-    assert document["verify"]["verdict"] == "verified"
+    assert document["verify"]["verdict"] == "helps"
 
 
 TRAIN = """
