@@ -77,7 +77,7 @@ def page(browser: Browser) -> bytes:
         file.write_text(html.render(run_report(LoadedProfile(recording()))), encoding="utf-8")
         tab = browser.new_page(viewport=SIZE, color_scheme="light")  # type: ignore[arg-type]
         tab.goto(file.as_uri())
-        tab.locator("#steps .barlayer .point").first.wait_for()  # the chart in the picture is drawn last
+        tab.locator("#causes .slice").first.wait_for()  # the chart in the picture is drawn last
         tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         picture = tab.screenshot()
         tab.close()

@@ -11,7 +11,8 @@ HOSTILE = 'void gemm<float, 1>(a/b "c" <i>&amp;%20)'
 
 
 def linked() -> Trace:
-    """Return four steps. In each, the layers ``net/first`` and ``net/second`` run ``fw::linear`` and ``fw::relu``."""
+    """Return four steps. In each, the layers ``net/first`` and ``net/second`` run ``fw::linear`` and ``fw::relu``.
+    Before, a loop calls three operators for each of four items."""
     layers = [
         Op(
             operator,
@@ -27,6 +28,7 @@ def linked() -> Trace:
             ("second", "fw::relu", "relu_kernel", 14),
         )
     ]
-    read = [Op("fw::read", more={"stack": "train.py(5): batches"}) for _ in range(12)]
-    loading = Op("next", kind="dataloader", inner=read, more={"stack": "train.py(5): batches"})
-    return steps_of([[loading, *layers]] * 4)
+    more = {"phase": "forward", "stack": "train.py(5): batches"}
+    names = ("index", "mean", "softmax")
+    items = [Op(f"fw::{name}", more=more) for _ in range(4) for name in names]
+    return steps_of([[*items, *layers]] * 4, names=lambda name: name.removeprefix("fw::"))

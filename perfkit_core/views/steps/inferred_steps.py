@@ -56,10 +56,11 @@ def with_inferred_steps(trace: Trace) -> Trace:
 
 def why_no_steps(trace: Trace) -> Message:
     """Return the reason why a trace has no steps, and what to do about it."""
+    recorded = next((finding.text for finding in trace.quality if finding.code == NO_STEPS), WITHOUT_STEPS)
     reasons = [source.why for source in steady_steps(trace).sources if source.why is not None]
-    if not reasons:
-        return WITHOUT_STEPS
-    return message("{recorded}. None were inferred: {why}", recorded=WITHOUT_STEPS, why=reasons[0])
+    if not reasons or recorded != WITHOUT_STEPS:  # nothing but device work was recorded
+        return recorded
+    return message("{recorded}. None were inferred: {why}", recorded=recorded, why=reasons[0])
 
 
 def _notes(steps: SteadySteps) -> list[Finding]:
