@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW
-from perfkit_core.base.language.messages import Message, message, plural
+from perfkit_core.base.language.messages import Message, Text, message, plural
 from perfkit_core.trace.assembly.draft import with_events
 from perfkit_core.trace.assembly.steps import NO_STEPS, WITHOUT_STEPS, assign_steps_of_ranks
 from perfkit_core.trace.model import schema
@@ -54,13 +54,13 @@ def with_inferred_steps(trace: Trace) -> Trace:
     return inserted.with_ints(step=step).with_quality((*quality, *findings, *_notes(steps)))
 
 
-def why_no_steps(trace: Trace) -> Message:
+def why_no_steps(trace: Trace) -> Text:
     """Return the reason why a trace has no steps, and what to do about it."""
     recorded = next((finding.text for finding in trace.quality if finding.code == NO_STEPS), WITHOUT_STEPS)
     reasons = [source.why for source in steady_steps(trace).sources if source.why is not None]
-    if not reasons or recorded != WITHOUT_STEPS:  # nothing but device work was recorded
+    if not reasons or not (trace.host & trace.rows("kind", *schema.OPERATOR_KINDS)).any():
         return recorded
-    return message("{recorded}. None were inferred: {why}", recorded=recorded, why=reasons[0])
+    return message("{recorded}. None were inferred: {why}", recorded=WITHOUT_STEPS, why=reasons[0])
 
 
 def _notes(steps: SteadySteps) -> list[Finding]:
