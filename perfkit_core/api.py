@@ -37,7 +37,8 @@ class Summary:
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The complete table of each view, by name."""
-        return {section.name: section.table for section in self.report.sections}
+        sections = self.report.sections
+        return {part.name: part.table if part.whole is None else part.whole for part in sections}
 
     def __str__(self) -> str:
         from perfkit_core.output.renderers import text

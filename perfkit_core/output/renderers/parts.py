@@ -17,13 +17,13 @@ UNSAID: Final = ("rank", "error")
 
 
 def recorded_table(section: Section) -> pd.DataFrame:
-    """Return the rows of a section, without the columns for which the profile has no data."""
-    return section.rows().drop(columns=list(section.unknown or ()), errors="ignore")
+    """Return the table of a section without the columns for which the profile has no data."""
+    return section.table.drop(columns=list(section.unknown or ()), errors="ignore")
 
 
 def shown(section: Section) -> pd.DataFrame:
-    """Return the rows to show: at most ``section.limit`` rows, without the columns that have no data."""
-    return section.rows(section.limit).drop(columns=list(section.unknown or ()), errors="ignore")
+    """Return the rows to show: the first ``section.limit`` rows, without the columns that have no data."""
+    return recorded_table(section) if section.limit is None else recorded_table(section).head(section.limit)
 
 
 def more(section: Section, hint: str = "") -> str:

@@ -52,7 +52,7 @@ def _shortened(report: Report, excess: int) -> Report:
     """Return the report with fewer rows in its last table with a limit, then in the others, the longest first, and with
     less code in its last sections."""
     sections = list(report.sections)
-    rows = {at: min(section.limit, len(section.rows())) for at, section in enumerate(sections) if section.limit}
+    rows = {at: min(section.limit, len(section.table)) for at, section in enumerate(sections) if section.limit}
     for at in sorted(rows, key=lambda at: (at != max(rows), -rows[at])):
         fewer = min(max(rows[at] - _FEWEST_ROWS, 0), max(excess, 0))
         sections[at] = replace(sections[at], limit=rows[at] - fewer)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import Message, Text, mark, message, say
 from perfkit_core.base.system.paths import readable
+from perfkit_core.causes import largest
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.output.report import headline, source_facts
 from perfkit_core.output.report.display import DEPTH, Display, check, displayed
@@ -75,8 +76,6 @@ _OF_TRAINING: Final = ("causes", "model")
 _OF_MEMORY: Final = ("memory_places", "memory_peak", "memory")
 """Views of a brief report on a recording that has memory events, but no operators. The last one is shown if the peak is
 unknown."""
-_LARGE: Final = 0.02
-"""Minimum share of the causes that a brief report shows."""
 ROWS: Final = 20
 """Default maximum number of rows per table in formats for people."""
 DEFAULT: Final = Display()
@@ -123,8 +122,8 @@ def summary_report(
     sections = tuple(_section(computed, view, display, steps) for view in views)
     sentences: tuple[Message, ...] = ()
     if brief and display.limit:
-        most = max(display.limit, ROWS)
-        sections = tuple(replace(s, least=_LARGE, limit=most) if s.name == "causes" else s for s in sections)
+        busy = bool(computed.tables["device"]["busy_ns"].gt(0).any())
+        sections = tuple(_largest_causes(part, busy) if part.name == "causes" else part for part in sections)
     if brief:
         limit = tuple(verdict(computed.tables))
         if limit and may_lack_work(computed.quality):
@@ -142,10 +141,17 @@ def summary_report(
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 
 
+def _largest_causes(section: Section, on_device: bool) -> Section:
+    """Return the section of the view causes with the largest causes in place of the tree."""
+    table = largest.largest(section.table, on_device)
+    return replace(section, table=table, whole=section.table, columns=largest.COLUMNS, limit=len(table), unknown=None)
+
+
 def account_bar(causes: Section) -> Section:
     """Return the section of the view causes as a bar with the words of the account."""
-    words = causes.table[causes.table["depth"] == 0].reset_index(drop=True)
-    return replace(causes, table=words, least=None, chart=Chart("share", "cause", ("total_ns",)), note="", lines=())
+    tree = causes.table if causes.whole is None else causes.whole
+    words = tree[tree["depth"] == 0].reset_index(drop=True) if len(tree) else tree
+    return replace(causes, table=words, chart=Chart("share", "cause", ("total_ns",)), note="", lines=())
 
 
 def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:
@@ -213,7 +219,7 @@ def cut(report: Report, limit: int | None) -> Report:
     as JSON and CSV, which ignore ``Section.limit``."""
     if limit is None:
         return report
-    return replace(report, sections=tuple(replace(s, table=s.rows(limit)) for s in report.sections))
+    return replace(report, sections=tuple(replace(s, table=s.table.head(limit)) for s in report.sections))
 
 
 def read_from(report: Report, paths: Sequence[str | Path]) -> Report:

@@ -118,16 +118,7 @@ class Section:
     folded: bool = False  # whether the section starts collapsed
     chosen: bool = False  # whether the user chose the columns, so that text shows them all, in this order
     columns: tuple[Column, ...] = ()
-    least: float | None = None  # text, Markdown and HTML leave out rows with a smaller value in the column ratio
-
-    def rows(self, limit: int | None = None) -> pd.DataFrame:
-        """Return the first ``limit`` rows. If the section has :attr:`least`, return the largest rows instead, in their
-        order. A parent in a tree is at least as large as its children."""
-        if self.least is None:
-            return self.table if limit is None else self.table.head(limit)
-        large = self.table["ratio"].fillna(0)
-        large = large[large >= self.least]
-        return self.table.loc[large.nlargest(len(large) if limit is None else limit).index.sort_values()]
+    whole: pd.DataFrame | None = None  # the complete table, if ``table`` is a selection of it for people
 
     @property
     def code_lines(self) -> list[str]:

@@ -1,0 +1,73 @@
+"""The causes that take most of the time, as a list: the innermost causes of the tree, each with its share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.base.language.messages import mark
+from perfkit_core.causes.account_view import PHRASES
+from perfkit_core.causes.segments import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    IN_FLIGHT,
+    LATENCY,
+    TAIL,
+    UNLAUNCHED,
+)
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.columns import Share, duration, key, share
+
+_LEAST, _MOST = 0.02, 12
+"""Minimum share of a cause in the list, and maximum number of causes."""
+_REST: Final = "rest"
+_NO_OPERATOR: Final = "no_operator"
+_STATES: Final = (
+    (COMPUTE, mark("computing")),
+    (COMMUNICATION, mark("communicating")),
+    (COPY, mark("copying")),
+    (HOST, mark("waiting for the host")),
+    (_NO_OPERATOR, mark("no operator runs")),
+    (LATENCY, mark("launch latency")),
+    (IN_FLIGHT, mark("launched, not started")),
+    (UNLAUNCHED, mark("before unlaunched work")),
+    (TAIL, mark("after the last work")),
+    (_REST, mark("all else")),
+)
+COLUMNS: Final = (
+    key("state", "State", words=_STATES),
+    key("cause", "Cause", thing="cause", words=PHRASES),
+    duration("total_ns", "Total", over="steps"),
+    share("ratio", "Share", Share("total_ns"), description="share of the time of the devices in these steps"),
+    columns.text("place", "Where", "deepest frame or range that covers at least 80% of the time"),
+)
+
+
+def largest(tree: pd.DataFrame, on_device: bool) -> pd.DataFrame:
+    """Return the innermost causes of a table of the view causes, with :data:`COLUMNS`, the largest first. Kernels are
+    parts of their operators. A cause without a name is missing. The last row sums up all others. ``on_device``: whether
+    devices work, or only operators on the host."""
+    depth, time_ns = tree["depth"].to_numpy(np.int64), tree["total_ns"].to_numpy(np.int64)
+    word = tree["cause"].where(depth == 0).ffill()
+    innermost = np.where(word == HOST, 2, 1)
+    parent = pd.Series(np.arange(len(tree)))
+    above = {level: parent.where(depth == level).ffill() for level in (0, 1)}
+    own_ns = time_ns.copy()  # without the causes below
+    for level in (1, 2):
+        rows = np.flatnonzero((depth == level) & (level <= innermost))
+        np.subtract.at(own_ns, above[level - 1].to_numpy()[rows].astype(np.int64), time_ns[rows])
+    state = word if on_device else word.replace(HOST, _NO_OPERATOR)
+    table = pd.DataFrame({"state": state, "cause": tree["cause"].mask(depth == 0), "total_ns": own_ns})
+    table = table.assign(place=tree["place"])[(depth <= innermost) & (own_ns > 0)]
+    table = table.sort_values("total_ns", ascending=False, kind="stable")
+    whole_ns = max(int(table["total_ns"].sum()), 1)
+    shown = table[table["total_ns"] >= _LEAST * whole_ns].head(_MOST)
+    rest_ns = whole_ns - int(shown["total_ns"].sum())
+    if len(shown) < len(table):
+        shown = pd.concat([shown, pd.DataFrame({"state": [_REST], "total_ns": [rest_ns]})])
+    shown.insert(3, "ratio", shown["total_ns"] / whole_ns)
+    return shown.reset_index(drop=True)
