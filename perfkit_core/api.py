@@ -110,7 +110,8 @@ def summarize(
         hint = "give them to load"
         raise UsageError("step_on, step_kind, graph_capture and compile_info apply when a source is read", hint)
     options = read_options(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
-    read = as_profile(profile, options=options, workers=workers, scheduler=scheduler)
+    together = 0 if view is not None else TOGETHER_BYTES
+    read = as_profile(profile, options=options, workers=workers, scheduler=scheduler, together_bytes=together)
     if view is None:
         brief = request == ViewRequest(steps=request.steps, peaks=rates)
         shown = Display(**{"limit": BRIEF_ROWS if limit is None else limit, **display})

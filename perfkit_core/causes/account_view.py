@@ -32,6 +32,7 @@ from perfkit_core.causes.segments import (
     UNLAUNCHED,
     WORDS,
     Segments,
+    in_windows,
 )
 from perfkit_core.causes.tree import CELLS, CauseTree
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
@@ -94,7 +95,7 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     incomplete = incomplete_steps(trace)[steps].astype(np.int64)
     if not len(step_rows.step_rows(trace)):
         begin, end, number, incomplete = segments.start[:1], segments.end[-1:], np.array([NO_ROW]), np.array([0])
-    window, at, width = _inside(segments, begin, end)
+    window, at, width = in_windows(segments, begin, end)
     beyond = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)  # before or after all events
     outside = np.flatnonzero(beyond)
     within = {
@@ -119,16 +120,6 @@ def _drained_by(trace: Trace, segments: Segments, rank: int, device: int) -> Int
         return np.full(len(segments.start), NO_ROW)
     wait = drained_by(trace, segments, work_of(trace, rank, device), rank)
     return np.where(segments.word == WORDS.index(HOST), wait, NO_ROW)
-
-
-def _inside(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return which segments lie in which windows [begin, finish): (window, segment, width of the overlap)."""
-    start, end = segments.start, segments.end
-    first, last = np.searchsorted(end, begin, side="right"), np.searchsorted(start, finish)
-    count = np.maximum(last - first, 0)
-    window = np.repeat(np.arange(len(begin)), count)
-    at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + first[window]
-    return window, at, np.minimum(end[at], finish[window]) - np.maximum(start[at], begin[window])
 
 
 def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:

@@ -129,3 +129,13 @@ def layers(trace: Trace, works: Sequence[IntArray]) -> list[Pieces]:
         result.append(inside(earliest(start[rows], end[rows], rows), intervals.subtract(layer, before)))
         before = intervals.union(*(np.concatenate(edges) for edges in zip(before, layer, strict=True)))
     return result
+
+
+def in_windows(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return which segments lie in which windows [begin, finish): (window, segment, width of the overlap)."""
+    start, end = segments.start, segments.end
+    first, last = np.searchsorted(end, begin, side="right"), np.searchsorted(start, finish)
+    count = np.maximum(last - first, 0)
+    window = np.repeat(np.arange(len(begin)), count)
+    at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + first[window]
+    return window, at, np.minimum(end[at], finish[window]) - np.maximum(start[at], begin[window])

@@ -89,6 +89,7 @@ def summary(
     --step, --filter, --kind and --device select the events that are counted. --show, --hide, --start, --trim, --depth
     and --min select the rows that are shown; totals still include the hidden rows. A REGEX uses RE2 syntax and matches
     anywhere in the text."""
+    from perfkit_core.api import TOGETHER_BYTES
     from perfkit_core.output.report.display import Display
     from perfkit_core.output.report.summary import ROWS, choose_views, cut, read_from, summary_report
 
@@ -114,7 +115,8 @@ def summary(
         columns=tuple(options.names(values["columns"])),
         limit=(ROWS if limit is None else limit or None) if chosen.name in FOR_PEOPLE else None,
     )
-    with options.profile(sources, read_options, workers, scheduler) as profile:
+    together = 0 if views else TOGETHER_BYTES  # the first look follows waits to the last rank
+    with options.profile(sources, read_options, workers, scheduler, together) as profile:
         of_partials = options.views_of_partials(profile)
         chosen_views = choose_views(options.names(views) or of_partials or DEFAULT_VIEWS)
         # The first look at a profile: nothing is chosen but steps.

@@ -67,7 +67,7 @@ def test_the_training_of_the_demo(native: Framework, tmp_path: Path, monkeypatch
     monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path / "run")])
     runpy.run_path(str(script), run_name="__main__")
     trace = load(tmp_path / "run")
-    assert steps_of(trace) == list(range(18, 50))
+    assert steps_of(trace) == list(range(66, 130))
     assert {"forward", "backward", "optimizer"} <= set(trace.codes("phase").values)
     assert trace.timed_steps.unprofiled_ns
     if native.name == "paddle":

@@ -18,13 +18,16 @@ CODED = [
     if remedy.code
 ]
 NO_CODE = {
-    "decode-gap", "small-decode-batch", "waiting-operator", "outlier-steps", "outlier-steps-clock", "host-gap-once",
-    "host-gap-unknown", "outlier-steps-once", "outlier-steps-outside",
+    "decode-gap", "small-decode-batch", "waiting-operator", "outlier-steps", "outlier-steps-once",
+    "outlier-steps-outside", "host-gap-unknown", "host-code", "host-code-loader", "exposed-communication-one",
+    "exposed-communication-slow", "exposed-copies", "exposed-copies-DtoH", "exposed-copies-HtoD",
+    "decode-without-graph", "layout-transposes",
 }  # fmt: skip
 MORE = {
-    "torch": {"host-gap-short-yes", "decode-without-graph-cpu", "layout-transposes-cpu"},
-    "paddle": {"host-gap-eager-short-yes", "per-tensor-optimizer", "decode-without-graph", "layout-transposes"},
-}
+    "torch": {"elementwise-chain-vllm", "elementwise-chain-yes", "launch-bound-vllm", "launch-bound-yes",
+              "tensor-cores-unused-yes-float16"},
+    "paddle": {"per-tensor-optimizer"},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

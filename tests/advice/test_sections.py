@@ -84,7 +84,7 @@ def loading(rank: int | None = None) -> Trace:
 def test_a_page_shows_the_table_and_the_largest_saving() -> None:
     report = run_report(loading())
     names = [section.name for section in report.sections]
-    assert names[:2] == ["steps", "advice"]
+    assert names[:2] == ["causes", "advice"]
     assert names[2].startswith("advice-loader-workers-")
     table = report.sections[1].table
     assert table["saving_ns"].iloc[0] == 100 * MS - table["p50_ns"].iloc[0]

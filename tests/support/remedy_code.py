@@ -27,10 +27,15 @@ FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16", "passes": "
 """Values of words in braces that rules provide."""
 
 
+USUAL = {("backend", "cpu"), ("embeddings", "no")}
+
+
 def ident(remedy: Remedy) -> str:
-    """Return the rule, the mode if a rule has several, and the first value of each condition: ``casts-float16``."""
+    """Return the rule, the mode if a rule has several, and the first value of each condition: ``casts-float16``. The
+    conditions that most remedies of a framework have are left out."""
     mode = [] if remedy.mode == "any" else [remedy.mode]
-    return "-".join([remedy.rule, *mode, *(values[0] for values in remedy.when.values())])
+    conditions = [values[0] for name, values in remedy.when.items() if (name, values[0]) not in USUAL]
+    return "-".join([remedy.rule, *mode, *conditions])
 
 
 def filled(remedy: Remedy) -> str:
@@ -84,5 +89,5 @@ def _takes(called: Any, keyword: str | None) -> bool:
 
 
 def of(remedies: Sequence[Remedy], rule: str, mode: str | None = None) -> Remedy:
-    """Return the remedy for a rule, or for a mode of the rule."""
-    return next(remedy for remedy in remedies if remedy.rule == rule and mode in (None, remedy.mode))
+    """Return the first remedy with code for a rule, or for a mode of the rule."""
+    return next(one for one in remedies if one.rule == rule and one.code and mode in (None, one.mode))

@@ -1,5 +1,6 @@
 """Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped.
-Detected: while an optimizer clears gradients, operators fill at least ``optimizer_tensors`` (10) tensors with zeros.
+Detected: while an optimizer clears gradients, operators fill at least ``optimizer_tensors`` (10) tensors with zeros,
+or fewer that take a notable share of the step.
 Predicted: the step time without the fills. The first addition to each gradient becomes an assignment. On a host, large
 gradients may then be freed and mapped again in every step, which can take longer than the fill."""
 
@@ -23,6 +24,8 @@ _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
 _TAKEN_NS: Final = Quantity(500, 800, 1500, message("measured on a CPU with torch 2.13"))
 _LARGE_NS: Final = 10_000
 """A longer fill on the host writes more than about 128 KiB. The C library maps larger blocks separately."""
+_NOTABLE: Final = 0.03
+"""Fewer tensors are reported if filling them takes more than this share of the step."""
 _MAPPING: Final = 4
 """Mapping memory and touching it for the first time takes this many times as long as filling mapped memory."""
 _GONE: Final = Quantity(0, 0, 1, message("a gradient with other references to it is copied, not assigned"))
@@ -44,7 +47,7 @@ def find(facts: RuleInput) -> list[Candidate]:
             message("if the framework fills gradients with zeros by default, turn this off"),
         )
     tensors = facts.median_total(fills)
-    if tensors < facts.thresholds.optimizer_tensors:
+    if tensors < facts.thresholds.optimizer_tensors and not facts.exceeds(facts.mean_ns(fills), _NOTABLE):
         return []
     both = np.append(fills, adds)
     spent = facts.median_total(both, dur[both])

@@ -12,6 +12,7 @@ import pandas as pd
 from perfkit_core.base.language.messages import Message, Text, mark, message, say
 from perfkit_core.base.system.paths import readable
 from perfkit_core.causes import largest
+from perfkit_core.causes.last_ranks import last_ranks
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.output.report import headline, source_facts
 from perfkit_core.output.report.display import DEPTH, Display, check, displayed
@@ -128,7 +129,8 @@ def summary_report(
         limit = tuple(verdict(computed.tables))
         if limit and may_lack_work(computed.quality):
             limit = (message("No verdict: events that were not interpreted or assigned may be device work."),)
-        sentences = served or (*limit, *step_time(computed.tables["steps"], computed.timed))
+        held = tuple(last_ranks(profile.trace)) if isinstance(profile, LoadedProfile) and limit else ()
+        sentences = served or (*limit, *held, *step_time(computed.tables["steps"], computed.timed))
         if computed.tables["operators"].empty:
             memory = choose_views(_OF_MEMORY)
             of_memory = profile.compute(memory, computed.request)

@@ -42,7 +42,7 @@ def with_inferred_steps(trace: Trace) -> Trace:
         return trace
     steps = steady_steps(trace)
     quality = tuple(finding for finding in trace.quality if finding.code != NO_STEPS)
-    inferred = all(source.kind == INFERRED for source in steps.sources)
+    inferred = bool(steps.sources) and all(source.kind == INFERRED for source in steps.sources)
     if not inferred or not set(steps.rank.tolist()) <= set(steps.rank[steps.steady].tolist()):
         return trace.with_quality((*quality, Finding(NO_STEPS, why_no_steps(trace))))
     rows = np.flatnonzero(steps.steady)

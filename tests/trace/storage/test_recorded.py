@@ -103,6 +103,7 @@ def test_a_streamed_file_has_all_findings(trace_file: Path, tmp_path: Path) -> N
         {finding.code.replace(ATTRIBUTED, UNATTRIBUTED) for finding in trace.quality}
         for trace in (perfkit_core.load(tmp_path / "t.perfkit.parquet"), direct)
     )
+    found -= {"tables-not-read"}  # those next to a file of Ascend
     if LINKS_LOST in found - expected:
         found -= {LINKS_LOST, "device-events-without-launch"}
         expected -= {"device-events-without-launch"}

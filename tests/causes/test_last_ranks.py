@@ -1,0 +1,49 @@
+"""The rank that comes last at a collective, and what holds it, on two ranks with times that are worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit_core.base.language.messages import english
+from perfkit_core.causes.last_ranks import last_ranks
+from perfkit_core.trace.model.trace import Trace, concat_traces
+from tests.support.events import device, host, trace
+from tests.support.ranks import KERNEL, collective
+
+
+def rank(number: int, arrives: int, begins: int = 0, decodes: int = 0) -> Trace:
+    """Return a step of 5,000 ns with a collective that ends at 4,500. Before its launch, the host decodes an image."""
+    facts = collective(arrives, 4_500)
+    return trace(
+        [
+            host("step 7", "step", begins, 5_000 - begins, step=7),
+            host("aten::mm", "operator", begins + 10, 60),
+            host("launch", "runtime", begins + 20, 10, correlation=1),
+            device("gemm", "kernel", begins + 40, 60, 1),
+            host("decode_jpeg", "python", begins + 100, max(decodes, 1)),
+            host("launch", "runtime", arrives - 60, 20, correlation=2),
+            device(KERNEL, "kernel", facts.pop("start_ns"), facts.pop("dur_ns"), 2, **facts),
+        ],
+        rank=number,
+    ).with_meta(world_size=2)
+
+
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [
+        (rank(1, 4_000, decodes=3_800), "decode_jpeg takes 96.7% of its time."),
+        (rank(1, 4_000, begins=3_000, decodes=800), "Why is unknown: it has no events for 66.7% of the time"),
+    ],
+    ids=["decodes", "recorded late"],
+)
+def test_the_cause_of_a_delay(late: Trace, said: str) -> None:
+    """Rank 0 arrives at 1,000 and rank 1 at 4,000. Until 3,900, rank 1 decodes: 2,900 of 3,000 ns."""
+    (sentence,) = (english(text) for text in last_ranks(concat_traces([rank(0, 1_000), late])))
+    assert sentence.startswith("Other ranks wait 3.00 µs for rank 1 (number of collectives: 1, of ranks: 1). ")
+    assert said in sentence
+
+
+def test_equal_arrivals_are_no_delay() -> None:
+    ranks = [rank(number, 1_000) for number in (0, 1)]
+    assert not [*last_ranks(concat_traces(ranks))]
+    assert not [*last_ranks(ranks[0])]
