@@ -30,6 +30,8 @@ _SECOND: Final = 0.1
 _NAMED: Final = 0.25
 """Minimum share of a part of the account of a cause that is named."""
 _MOST_NAMES: Final = 2
+_LEAST: Final = 0.03
+"""Minimum share of the step time of a cause that is named because it is the largest of its part."""
 
 _PARTS: Final = {
     COMPUTE: mark("devices compute for {share:ratio} of {whole}{time}"),
@@ -157,6 +159,9 @@ def _names(below: pd.DataFrame, share: float) -> tuple[list[Message], float]:
         rows = rows.sort_values("ratio", ascending=False, kind="stable").head(_MOST_NAMES)
         if rows["ratio"].sum() > named[1] and named[1] < share / 2:
             named = [_name(row) for _, row in rows.iterrows()], float(rows["ratio"].sum())
+    if not named[0]:  # no cause is large: the largest one, if it takes a part of the step that is worth a look
+        rows = below[(below[DEPTH] == 1) & (below["ratio"] >= _LEAST)].nlargest(1, "ratio")
+        named = [_name(row) for _, row in rows.iterrows()], float(rows["ratio"].sum())
     return named
 
 

@@ -1,0 +1,52 @@
+"""The first three lines of a summary say what limits a real recording, where, and what part of the step that is. The
+figures are those of an independent program that reads the raw events (``account/expected.jsonl`` beside the traces)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from perfkit_core.base.language.messages import english
+from perfkit_core.output.report.summary import choose_views, summary_report
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+
+EXPECTED: Final = [  # recording, word of the verdict, word of the account, what is named with its share
+    ("torch-judged/h100-owlv2", "Input-bound", "host", "zoom_shift> (43.6%"),
+    ("torch/mi250-minitoy-train", "Launch-bound", "host", "hipLaunchKernel (71.3%)"),
+    ("torch/mi300x-vit", "Launch-bound", "host", "modeling_vit.py:407 (forward)"),
+    ("torch/mi300x-resnet-act-checkpoint-steps", "Communication-bound", "communication", "all_reduce (24.2%)"),
+    ("torch/pairs/resnet50-workers0", "Device-bound", "", "_SingleProcessDataLoaderIter.__next__ (21.6%)"),
+    ("torch/pairs/resnet50-workers4", "Device-bound", "", "aten::cudnn_convolution_backward_weight (16.5%)"),
+    ("torch/a100-nccl-process-groups", "Launch-bound", "host", "inside operators (59.5%)"),
+    ("torch/h100-vit", "Launch-bound", "host", "Python code (25.6%, in transformers/models/vit/modeling_vit.py:443"),
+    ("torch/h100-qwen05b", "Device-bound", "compute", "aten::"),
+    ("torch/h100-bert-small", "Host-bound", "host", "modeling_bert.py"),
+    ("torch-judged/v100-test", "Device-bound", "compute", "CompiledFunctionBackward (22.8%)"),
+    ("torch-judged/zero-durations", "Cannot tell what limits it", "", "at least 35.5%"),
+]
+
+
+@pytest.fixture(scope="module")
+def accounts(traces: Path) -> dict[str, Any]:
+    rows = map(json.loads, (traces.parent / "account" / "expected.jsonl").read_text().splitlines())
+    return {row["file"]: row for row in rows if "total_ns" in row}
+
+
+@pytest.mark.parametrize(("name", "limit", "word", "named"), EXPECTED)
+def test_the_first_lines(traces: Path, accounts: dict[str, Any], name: str, limit: str, word: str, named: str) -> None:
+    file = traces / f"{name}.json.gz"
+    report = summary_report(load(file), choose_views(["causes"]), ViewRequest(), brief=True)
+    lines = [english(line) for line in report.headline[:3]]
+    assert lines[0].startswith(f"{limit}: ")
+    assert named in " ".join(lines)
+    if word:
+        account = accounts[file.name]
+        share = re.search(r"([\d.]+)% of the step time", lines[0])
+        assert share
+        # perfkit leaves out a last step of mi250-minitoy-train, which has no work
+        assert float(share[1]) == pytest.approx(100 * account[word] / account["total_ns"], abs=0.6)
