@@ -31,7 +31,7 @@ _MOST: Final = 3
 _NAMED, _MOSTLY = 0.25, 0.75
 """Minimum share of the delay of a cause that is named, and share of the delay that must have been recorded."""
 _WAIT: Final = mark("Other ranks wait {time:ns} for rank {rank} (number of collectives: {count}, of ranks: {others})")
-_HELD: Final = mark("{wait}. Until it arrives, {cause} takes {share:ratio} of its time.")
+_HELD: Final = mark("{wait}. Until it arrives, its largest cause is {cause} ({share:ratio} of that time).")
 _UNNAMED: Final = mark("{wait}. Until it arrives, no single cause takes a quarter of its time.")
 _UNRECORDED: Final = mark(
     "{wait}. Why is unknown: it has no events for {unrecorded:ratio} of the time until it arrives."

@@ -31,7 +31,7 @@ def rank(number: int, arrives: int, begins: int = 0, decodes: int = 0) -> Trace:
 @pytest.mark.parametrize(
     ("late", "said"),
     [
-        (rank(1, 4_000, decodes=3_800), "decode_jpeg takes 96.7% of its time."),
+        (rank(1, 4_000, decodes=3_800), "its largest cause is decode_jpeg (96.7% of that time)."),
         (rank(1, 4_000, begins=3_000, decodes=800), "Why is unknown: it has no events for 66.7% of the time"),
     ],
     ids=["decodes", "recorded late"],
