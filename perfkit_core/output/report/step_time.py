@@ -50,8 +50,9 @@ def step_time(steps: pd.DataFrame | None, timed: TimedSteps | None = None) -> It
             "slowest step took {most:ns}."
         )
         yield message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))
-    cadence = steps["device_cadence_ns"].astype("Float64").median() if "device_cadence_ns" in steps else pd.NA
-    if not pd.isna(cadence) and cadence > DEVICE_BOUND * median:
+    known = steps["device_cadence_ns"].dropna() if "device_cadence_ns" in steps else steps.iloc[:0, 0]
+    cadence = float(known.astype("float64").median()) if len(known) else 0.0
+    if cadence > DEVICE_BOUND * median:
         text = mark(
             "The device needs {device:ns} from the work of one step to that of the next, longer than a step on the "
             "host ({host:ns})."
