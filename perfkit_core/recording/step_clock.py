@@ -29,6 +29,9 @@ from perfkit_core.trace.storage import background
 
 _SECONDS: Final = 0.005
 """Time between two samples."""
+_SWITCH_SECONDS: Final = 0.0005
+"""How long Python code runs on while the sampling thread waits for the GIL. With Python's default of 5 ms, code that
+calls no operator for some ms has no samples, and the operator after it has too many."""
 _MOST: Final = 10_000
 """Maximum number of samples in a cycle."""
 _DEPTH: Final = 48
@@ -65,6 +68,7 @@ class FrameSampler:
         self.calls: Counter[tuple[CodeType, str]] = Counter()
         self.native_id: int | None = None  # thread id of the last sampling thread
         self._thread: threading.Thread | None = None
+        self._switch_seconds = 0.0  # Python's interval before the sampling
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._forget()
@@ -79,11 +83,16 @@ class FrameSampler:
             self._thread.start()
         except RuntimeError:  # the process is ending
             self._thread = None
+            return
+        self._switch_seconds = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._switch_seconds, _SWITCH_SECONDS))
 
     def stop(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
             self._ended.set()
+            if sys.getswitchinterval() == _SWITCH_SECONDS:  # the program has not set another
+                sys.setswitchinterval(self._switch_seconds)
             with contextlib.suppress(RuntimeError):  # a forked child does not have the thread
                 thread.join(1.0)
 

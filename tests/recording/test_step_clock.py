@@ -262,3 +262,18 @@ def test_the_steps_before_the_profiler_are_preferred(begin: int, expected: list[
 def test_the_share_of_time_that_is_lost(waited: int | None) -> None:
     step = TimedStep(0, True, 10, waited_ns=waited, process_ns=6)
     assert TimedSteps((step,), cpus=2).preempted == (waited or 0) / 10
+
+
+def test_python_switches_threads_more_often_while_frames_are_sampled() -> None:
+    """Else code that calls no operator for some ms has no samples. An interval that the program sets stays."""
+    before = sys.getswitchinterval()
+    sampler = FrameSampler()
+    sampler.start()
+    assert sys.getswitchinterval() < before
+    sampler.stop()
+    assert sys.getswitchinterval() == before
+    sampler.start()
+    sys.setswitchinterval(0.002)
+    sampler.stop()
+    assert sys.getswitchinterval() == 0.002
+    sys.setswitchinterval(before)
