@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.language.messages import mark
-from perfkit_core.causes.account_view import PHRASES
+from perfkit_core.causes import account_view
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -19,8 +19,7 @@ from perfkit_core.causes.segments import (
     TAIL,
     UNLAUNCHED,
 )
-from perfkit_core.trace.model import columns
-from perfkit_core.trace.model.columns import Share, duration, key, share
+from perfkit_core.trace.model.columns import key
 
 _LEAST, _MOST = 0.02, 12
 """Minimum share of a cause in the list, and maximum number of causes."""
@@ -40,10 +39,7 @@ _STATES: Final = (
 )
 COLUMNS: Final = (
     key("state", "State", words=_STATES),
-    key("cause", "Cause", thing="cause", words=PHRASES),
-    duration("total_ns", "Total", over="steps"),
-    share("ratio", "Share", Share("total_ns"), description="share of the time of the devices in these steps"),
-    columns.text("place", "Where", "deepest frame or range that covers at least 80% of the time"),
+    *(column for column in account_view.COLUMNS if column.name in ("cause", "total_ns", "ratio", "place")),
 )
 
 

@@ -22,6 +22,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
+from perfkit_core.views.select import ranks
 
 _MATTERS: Final = 0.01
 """Waits for the last ranks are reported if they take at least this share of the steps of all ranks."""
@@ -41,9 +42,9 @@ _UNRECORDED: Final = mark(
 def last_ranks(trace: Trace) -> Iterator[Message]:
     """Yield a sentence for each rank for which others wait long. ``trace`` has all ranks. Collectives whose waits clock
     errors could explain to more than half are left out."""
-    partials = instances.reduce_each(trace, ViewRequest())
-    if len(instances.all_ranks(partials)) < 2:
+    if len(ranks(trace)) < 2:
         return
+    partials = instances.reduce_each(trace, ViewRequest())
     calls = stragglers.arrivals(partials)
     waits = calls.groupby("meeting")[["wait_ns", "doubt_ns"]].sum()
     last = calls[calls["last"] & calls["chosen"].astype(bool)]

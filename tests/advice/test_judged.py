@@ -105,6 +105,11 @@ def test_advice_that_could_be_sent_keeps_a_plausible_saving(name: str, rule: str
     assert least <= item.prediction.saving_ratio <= most
 
 
+@pytest.mark.xfail(strict=True, reason="with inferred steps, the replay predicts that waits for the loader grow")
+def test_pinned_batches_of_resnet_keep_their_saving() -> None:
+    test_advice_that_could_be_sent_keeps_a_plausible_saving("torch/resnet-param", "pageable-copies", 0.01, 0.05)
+
+
 @pytest.mark.parametrize(("name", "rule"), WRONG)
 def test_advice_that_was_wrong_is_gone(name: str, rule: str) -> None:
     assert by_rule(name, rule) == []

@@ -17,7 +17,7 @@ from perfkit_core.errors import abridged
 T = TypeVar("T")
 
 MOST_FILE_BYTES: Final = 64 << 20
-"""Largest JSON file that is read at once. Trace files are read in portions, and have limits of their own."""
+"""Largest JSON file that is read at once. Trace files are read in portions, and have other limits."""
 MOST_TOML_BYTES: Final = 4 << 20
 """Python's TOML reader needs a hundred times the memory of the text."""
 MOST_DOTS: Final = 100

@@ -144,7 +144,7 @@ def summary_report(
 
 
 def _largest_causes(section: Section, on_device: bool) -> Section:
-    """Return the section of the view causes with the largest causes in place of the tree."""
+    """Return the section ``causes`` with a list of the largest causes instead of the tree."""
     table = largest.largest(section.table, on_device)
     return replace(section, table=table, whole=section.table, columns=largest.COLUMNS, limit=len(table), unknown=None)
 
