@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import gc
 import os
 import runpy
 import sys
@@ -140,22 +141,42 @@ class FrameSampler:
         self.native_id = threading.get_native_id()
         seconds, depth = _SECONDS, sys.getrecursionlimit() if self._thin else _DEPTH
         while not ended.wait(seconds) and len(self._at_ns) < _MOST:
-            frame = sys._current_frames().get(thread)
-            at_ns = time.time_ns()
-            key: list[tuple[CodeType, int | None]] = []
-            while frame is not None and len(key) < depth:
-                key.append((frame.f_code, frame.f_lineno))
-                # A mark that lasts as long as the call. Python reads it only in a debugger.
-                if self._count_calls and not frame.f_trace_opcodes and frame.f_trace is None:
-                    frame.f_trace_opcodes = True
-                    self.calls[frame.f_code, str(frame.f_globals.get("__name__"))] += 1
-                frame = frame.f_back
+            with _no_collection():
+                at_ns, key = time.time_ns(), self._stack_of(thread, depth)
             with self._lock:
                 self._at_ns.append(at_ns)
-                self._stack.append(self._stacks.setdefault(tuple(key), len(self._stacks)))
+                self._stack.append(self._stacks.setdefault(key, len(self._stacks)))
                 if self._thin and len(self._at_ns) == _MOST:
                     del self._at_ns[::2], self._stack[::2]
                     seconds *= 2
+
+    def _stack_of(self, thread: int, depth: int) -> tuple[tuple[CodeType, int | None], ...]:
+        """Return code and line of the ``depth`` innermost frames of ``thread``, and count the calls that are new."""
+        frame = sys._current_frames().get(thread)
+        key: list[tuple[CodeType, int | None]] = []
+        while frame is not None and len(key) < depth:
+            key.append((frame.f_code, frame.f_lineno))
+            # A mark that lasts as long as the call. Python reads it only in a debugger.
+            if self._count_calls and not frame.f_trace_opcodes and frame.f_trace is None:
+                frame.f_trace_opcodes = True
+                self.calls[frame.f_code, str(frame.f_globals.get("__name__"))] += 1
+            frame = frame.f_back
+        return tuple(key)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector from running while the frames of another thread are read. Before Python 3.12 it may
+    run inside of each allocation. What it calls (``__del__``, ``gc.callbacks``) lets the other thread go on and leave
+    the frame being read: the process then hangs or reads freed memory."""
+    if sys.version_info >= (3, 12) or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 Native = TypeVar("Native")

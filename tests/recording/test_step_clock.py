@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,19 +21,6 @@ from perfkit_core.trace.storage.store import STEPS_SUFFIX
 from tests.support.advised import op, steps
 
 OFF, WARM_UP, RECORD = Action.OFF, Action.WARM_UP, Action.RECORD
-
-
-@pytest.fixture(autouse=True)
-def _no_samplers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """End the sampling of frames, also of a clock whose training ends while steps are recorded."""
-    begun: list[FrameSampler] = []
-    start, before = FrameSampler.start, threading.enumerate()  # other tests in this process may have left samplers
-    monkeypatch.setattr(FrameSampler, "start", lambda sampler: (begun.append(sampler), start(sampler)))
-    yield
-    for sampler in begun:
-        sampler.stop()
-    left = set(threading.enumerate()).difference(before)
-    assert not [thread for thread in left if thread.name == "perfkit-frames"]
 
 
 def timed(*actions: Action) -> list[tuple[int, bool]]:
@@ -277,3 +263,25 @@ def test_python_switches_threads_more_often_while_frames_are_sampled() -> None:
     sampler.stop()
     assert sys.getswitchinterval() == 0.002
     sys.setswitchinterval(before)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, nothing is collected inside a call")
+def test_nothing_is_collected_while_frames_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection calls code of the program, which lets the sampled thread leave the frame being read."""
+    collects: list[bool] = []
+    frames = sys._current_frames
+    monkeypatch.setattr(sys, "_current_frames", lambda: (collects.append(gc.isenabled()), frames())[1])
+    sampler = FrameSampler()
+    sampler.start()
+    while not sampler.sampled()[0]:
+        time.sleep(0.001)
+    sampler.stop()
+    assert gc.isenabled()
+    assert not any(collects)
+    assert collects
+    gc.disable()
+    sampler.start()
+    sampler.stop()
+    collecting = gc.isenabled()
+    gc.enable()
+    assert not collecting  # as the program has set it
