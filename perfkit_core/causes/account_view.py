@@ -10,6 +10,7 @@ Below each word of the account are its causes, and below some of them the parts 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -42,11 +43,14 @@ from perfkit_core.trace.model.columns import CALLS, DEPTH, FIRST, Share, duratio
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
+from perfkit_core.views.steps.device_windows import device_windows, late_ratio
 from perfkit_core.views.tables import integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
-_INCOMPLETE: Final = "incomplete"
+INCOMPLETE: Final = "incomplete"
 _NO_DEVICE: Final = -1
+_LAGS: Final = 0.1
+"""A device lags behind if it ends the work of most steps later than the steps by more than this share of a step."""
 _LEAST: Final = 0.005
 """Minimum share of the table's time of a row for which the place is looked up."""
 
@@ -54,16 +58,12 @@ _LEAST: Final = 0.005
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the tree, with :data:`COLUMNS`. Without steps, the recording is one window. A cause without a step of its
     own, or of an unknown rank, has NA there. If steps are neither chosen nor told apart, those in which device work was
-    not recorded have rows of their own, with 1 in the column :data:`_INCOMPLETE`."""
+    not recorded have rows of their own, with 1 in the column :data:`INCOMPLETE`."""
     check_groupings("causes", request, GROUPINGS)
     labels = Labels(trace)
-    parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
-    leaves = {
-        name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)])
-        for name in (*CELLS, _INCOMPLETE)
-    }
+    leaves = parts_in_steps(trace, request, labels)
     together = request.steps is None and "step" not in request.by
-    by = [*([_INCOMPLETE] if together else ()), *(name for name in ("rank", "device", "step") if name in request.by)]
+    by = [*([INCOMPLETE] if together else ()), *(name for name in ("rank", "device", "step") if name in request.by)]
     tree = CauseTree(leaves, by, labels)
     whole_ns = int(leaves["time_ns"].sum())
     result = pd.DataFrame({"depth": tree.depth, "cause": tree.texts})
@@ -72,9 +72,18 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         result[name] = list(map(labels.device, code)) if name == "device" else integers(code, code >= 0)
     result["calls"], result["total_ns"] = tree.calls, tree.time_ns
     result["ratio"] = ratio(tree.time_ns, whole_ns)
+    result["launched_ns"] = tree.launched_ns
     result["place"] = tree.places(trace, _LEAST * whole_ns)
     result["drained_by"] = tree.waits()
     return result
+
+
+def parts_in_steps(trace: Trace, request: ViewRequest, labels: Labels) -> dict[str, IntArray]:
+    """Return the parts of the segments of all devices that lie in the chosen steps: :data:`CELLS`, and
+    :data:`INCOMPLETE`, which is 1 in steps in which device work was not recorded. Shape (parts,)."""
+    parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
+    names = (*CELLS, INCOMPLETE)
+    return {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in names}
 
 
 def _devices(trace: Trace) -> list[tuple[int, int]]:
@@ -87,32 +96,57 @@ def _devices(trace: Trace) -> list[tuple[int, int]]:
 
 
 def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, device: int) -> dict[str, IntArray]:
-    """Return the parts of segments that lie in steps, :data:`CELLS`."""
+    """Return the parts of segments that lie in steps, :data:`CELLS`. If the device lags behind the steps, the parts in
+    the windows in which it does the work of the steps follow."""
     segments = host_segments(trace, rank) if device == _NO_DEVICE else device_segments(trace, rank, device)
     steps = step_rows.chosen_steps(trace, request)
     steps = steps[trace.ints("rank")[steps] == rank]
-    begin, end, number = trace.ints("start_ns")[steps], trace.end_ns[steps], trace.ints("step")[steps]
-    incomplete = incomplete_steps(trace)[steps].astype(np.int64)
+    windows = (trace.ints("start_ns")[steps], trace.end_ns[steps])
+    of_step = {"step": trace.ints("step")[steps], INCOMPLETE: incomplete_steps(trace)[steps].astype(np.int64)}
     if not len(step_rows.step_rows(trace)):
-        begin, end, number, incomplete = segments.start[:1], segments.end[-1:], np.array([NO_ROW]), np.array([0])
-    window, at, width = in_windows(segments, begin, end)
-    beyond = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)  # before or after all events
-    outside = np.flatnonzero(beyond)
-    within = {
+        windows = segments.start[:1], segments.end[-1:]
+        of_step = {"step": np.array([NO_ROW]), INCOMPLETE: np.array([0])}
+    codes = {
         "word": segments.word,
         **dict(zip(("cause", "part", "call", "row"), labels.of(segments), strict=True)),
+        "event": segments.event,
         "wait": labels.waits(_drained_by(trace, segments, rank, device)),
         "start_ns": segments.start,
     }
-    cells = {name: np.append(codes[at], np.full(len(outside), NO_ROW)) for name, codes in within.items()}
+    parts = _in_windows(segments, *windows, codes, of_step)
+    parts["launched_ns"] = parts["time_ns"]
+    if device != _NO_DEVICE and _lags(trace, steps):
+        rows = step_rows.step_rows(trace)
+        begin, end = (edges[np.searchsorted(rows, steps)] for edges in device_windows(trace, rows))
+        later = _in_windows(segments, begin, end, codes, of_step)
+        nothing = np.zeros(len(later["time_ns"]), np.int64)
+        later.update(launched_ns=later["time_ns"], time_ns=nothing, call=nothing + NO_ROW)  # calls count once
+        parts["launched_ns"] = np.zeros(len(parts["time_ns"]), np.int64)
+        parts = {name: np.append(cells, later[name]) for name, cells in parts.items()}
+    count = len(parts["word"])
+    return {"rank": np.full(count, rank), "device": np.full(count, device), **parts}
+
+
+def _lags(trace: Trace, steps: IntArray) -> bool:
+    """Return whether the device ends the work of most steps (rows of one rank) long after the steps."""
+    late = late_ratio(trace, steps)
+    return bool(len(late) and np.median(late) > _LAGS)
+
+
+def _in_windows(
+    segments: Segments, begin: IntArray, end: IntArray, codes: Mapping[str, IntArray], of_window: Mapping[str, IntArray]
+) -> dict[str, IntArray]:
+    """Return the parts of the segments in windows [begin, end): their ``codes``, ``time_ns`` and the values of their
+    windows. The time before or after all events is after the last work."""
+    window, at, width = in_windows(segments, begin, end)
+    beyond = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)
+    outside = np.flatnonzero(beyond)
+    cells = {name: np.append(values[at], np.full(len(outside), NO_ROW)) for name, values in codes.items()}
     cells["word"][len(at) :] = WORDS.index(TAIL)
     np.maximum(cells["start_ns"][: len(at)], begin[window], out=cells["start_ns"][: len(at)])
-    count, at_step = len(at) + len(outside), np.append(window, outside)
-    return {
-        "rank": np.full(count, rank), "device": np.full(count, device),
-        "step": number[at_step], _INCOMPLETE: incomplete[at_step], **cells,
-        "time_ns": np.append(width, beyond[outside]),
-    }  # fmt: skip
+    at_window = np.append(window, outside)
+    cells.update((name, values[at_window]) for name, values in of_window.items())
+    return {**cells, "time_ns": np.append(width, beyond[outside])}
 
 
 def _drained_by(trace: Trace, segments: Segments, rank: int, device: int) -> IntArray:
@@ -124,18 +158,20 @@ def _drained_by(trace: Trace, segments: Segments, rank: int, device: int) -> Int
 
 def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     """Return the tree without incomplete steps if there are others, without the parts of causes that have only one, and
-    without waits if there are none. Parts of ``host`` stay: they say what it does."""
-    if _INCOMPLETE in rows:
-        incomplete = rows[_INCOMPLETE].to_numpy(np.int64) > 0
+    without waits or times by launch if there are none. Parts of ``host`` stay: they say what it does."""
+    if INCOMPLETE in rows:
+        incomplete = rows[INCOMPLETE].to_numpy(np.int64) > 0
         if incomplete.any() and not incomplete.all():
             rows = rows[~incomplete].reset_index(drop=True)
             total_ns = rows["total_ns"].to_numpy(np.int64)
             rows["ratio"] = ratio(total_ns, int(total_ns[rows["depth"] == 0].sum()))
-        rows = rows.drop(columns=_INCOMPLETE)
+        rows = rows.drop(columns=INCOMPLETE)
     depth = rows["depth"].to_numpy(np.int64)
     word = rows["cause"].where(depth == 0).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & (word != HOST)
     rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
+    if rows["launched_ns"].equals(rows["total_ns"]):
+        rows = rows.drop(columns="launched_ns")
     return rows if rows["drained_by"].notna().any() else rows.drop(columns="drained_by")
 
 
@@ -159,6 +195,11 @@ COLUMNS: Final = (
     CALLS,
     duration("total_ns", "Total", over="steps"),
     share("ratio", "Share", Share("total_ns"), description="share of the time of the devices in these steps"),
+    duration(
+        "launched_ns",
+        "By launch",
+        "time while the devices do the work of these steps, if they lag behind by more than a tenth of a step",
+    ),
     columns.text(
         "place",
         "Where",
@@ -178,7 +219,7 @@ VIEW = View(
     title="Where the time went",
     description="every nanosecond of the steps of each device: what runs, or why nothing runs, and what the host does "
     "until it launches the next work; without a device, operators take the place of kernels",
-    table=Merged(table, _finished, columns=(key(_INCOMPLETE, "Incomplete"),), siblings=("total_ns",)),
+    table=Merged(table, _finished, columns=(key(INCOMPLETE, "Incomplete"),), siblings=("total_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",

@@ -21,16 +21,16 @@ from perfkit_core.causes.segments import (
 )
 from perfkit_core.trace.model.columns import key
 
-_LEAST, _MOST = 0.02, 12
+LEAST, MOST = 0.02, 12
 """Minimum share of a cause in the list, and maximum number of causes."""
 _REST: Final = "rest"
-_NO_OPERATOR: Final = "no_operator"
-_STATES: Final = (
+NO_OPERATOR: Final = "no_operator"
+STATES: Final = (
     (COMPUTE, mark("computing")),
     (COMMUNICATION, mark("communicating")),
     (COPY, mark("copying")),
     (HOST, mark("waiting for the host")),
-    (_NO_OPERATOR, mark("no operator runs")),
+    (NO_OPERATOR, mark("no operator runs")),
     (LATENCY, mark("launch latency")),
     (IN_FLIGHT, mark("launched, not started")),
     (UNLAUNCHED, mark("before unlaunched work")),
@@ -38,7 +38,7 @@ _STATES: Final = (
     (_REST, mark("all else")),
 )
 COLUMNS: Final = (
-    key("state", "State", words=_STATES),
+    key("state", "State", words=STATES),
     *(column for column in account_view.COLUMNS if column.name in ("cause", "total_ns", "ratio", "place")),
 )
 
@@ -56,12 +56,12 @@ def largest(tree: pd.DataFrame, on_device: bool) -> pd.DataFrame:
     for level in (1, 2):
         rows = np.flatnonzero((depth == level) & (level <= innermost))
         np.subtract.at(own_ns, above[level - 1].to_numpy()[rows].astype(np.int64), time_ns[rows])
-    state = word if on_device else word.replace(HOST, _NO_OPERATOR)
+    state = word if on_device else word.replace(HOST, NO_OPERATOR)
     table = pd.DataFrame({"state": state, "cause": tree["cause"].mask(depth == 0), "total_ns": own_ns})
     table = table.assign(place=tree["place"])[(depth <= innermost) & (own_ns > 0)]
     table = table.sort_values("total_ns", ascending=False, kind="stable")
     whole_ns = max(int(table["total_ns"].sum()), 1)
-    shown = table[table["total_ns"] >= _LEAST * whole_ns].head(_MOST)
+    shown = table[table["total_ns"] >= LEAST * whole_ns].head(MOST)
     rest_ns = whole_ns - int(shown["total_ns"].sum())
     if len(shown) < len(table):
         shown = pd.concat([shown, pd.DataFrame({"state": [_REST], "total_ns": [rest_ns]})])

@@ -16,10 +16,13 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.tables import group
 
 _LEVELS: Final = ("word", "cause", "part")
-CELLS: Final = ("rank", "device", "step", *_LEVELS, "call", "row", "wait", "start_ns", "time_ns")
+CELLS: Final = (
+    "rank", "device", "step", *_LEVELS, "event", "call", "row", "wait", "start_ns", "time_ns", "launched_ns",
+)  # fmt: skip
 """Arrays of the parts of segments that lie in steps, shape (leaves,), -1 for none. ``word`` is an index of WORDS;
-``cause``, ``part`` and ``wait`` are codes of texts. ``call`` is the row of the event that counts as a call, and ``row``
-that of the host event in which the cause lies."""
+``cause``, ``part`` and ``wait`` are codes of texts. ``event`` is that of :class:`.Segments`, ``call`` the row of the
+event that counts as a call, and ``row`` that of the host event in which the cause lies. ``launched_ns`` is the time in
+windows of the device."""
 _MOST: Final = 0.5
 """Minimum share of a row's time that follows the wait that is named."""
 
@@ -43,6 +46,7 @@ class CauseTree:
         order = trees.preorder(tree.parent, trees.heaviest_first(texts, time_ns))
         self._leaves, self._labels = leaves, labels
         self.depth, self.time_ns = depth[order], time_ns[order]
+        self.launched_ns = tree.exclusive(np.tile(leaves["launched_ns"], len(_LEVELS)))[order]
         self.texts = [texts[node] for node in order.tolist()]
         position = np.full(len(order) + 1, NO_ROW)  # the last item, position[NO_ROW], remains NO_ROW
         position[order] = np.arange(len(order))

@@ -56,10 +56,10 @@ def perfkit_sources() -> Sequence[Source]:
 @hookimpl
 def perfkit_views() -> Sequence[View]:
     from perfkit_core.causes import account_view
-    from perfkit_core.replay import critical_path
+    from perfkit_core.replay import bounds, critical_path
     from perfkit_core.views import VIEWS
 
-    return [*VIEWS, account_view.VIEW, critical_path.VIEW]
+    return [*VIEWS, account_view.VIEW, critical_path.VIEW, bounds.VIEW]
 
 
 @hookimpl

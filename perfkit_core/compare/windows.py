@@ -3,9 +3,8 @@
 A step is compared on one of two clocks, the same for both runs:
 
 - ``host``: the step lasts as long as its range on the host.
-- ``device``: the host of a run only enqueues work, which devices finish later (servers, replayed graphs). A step then
-  ends when its range and the device work that it launched have ended. It begins when its range has begun and the device
-  work that was launched before has ended. If no such work was recorded, it begins with its own device work.
+- ``device``: the host of a run only enqueues work, which devices finish later
+  (:mod:`perfkit_core.views.steps.device_windows`).
 
 Work that runs on a device in a window on the device's clock was launched by the step of this window. The first of
 several steps is left out, because its begin is unknown. So are steps in which devices mainly finish work of steps
@@ -21,14 +20,14 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.base.algorithms import groupby, intervals
-from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.trace.assembly.server_steps import serving_steps, without_steps
+from perfkit_core.trace.assembly.server_steps import without_steps
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.schema import DEVICE_WORK
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select, tables
-from perfkit_core.views.steps import step_rows
+from perfkit_core.views.steps import device_windows, step_rows
 from perfkit_core.views.steps.activity import activities
 
 DEVICE_CLOCK: Final = "steps-end-on-device"
@@ -93,7 +92,7 @@ def step_windows(trace: Trace) -> Windows:
     rows = step_rows.step_rows(trace)
     rank, start, end = trace.ints("rank")[rows], trace.ints("start_ns")[rows], trace.end_ns[rows]
     if on_device_clock(trace) and len(rows):
-        start, end = _on_device(trace, rows)
+        start, end = device_windows.device_windows(trace, rows)
     return Windows(rank, start, end, median_ns(end - start), rows)
 
 
@@ -143,48 +142,8 @@ def on_one_clock(runs: Sequence[Sequence[Trace]]) -> list[list[Trace]]:
 
 def _only_enqueues(trace: Trace) -> bool:
     """Return whether most steps end on the host before the device work that they launched."""
-    rows = step_rows.step_rows(trace)
-    step, work = _launched(trace, rows)
-    if not len(work):
-        return False
-    _, last = groupby.extremes(step, len(rows), trace.end_ns[work])
-    late = np.where(np.bincount(step, minlength=len(rows)) > 0, last - trace.end_ns[rows], 0)
-    return bool(np.mean(late > _NOTABLE * trace.ints("dur_ns")[rows]) > 1 / 2)
-
-
-def _launched(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the rows of the device work that the steps launched, and for each the index of its step in ``rows``."""
-    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
-    step = step_rows.position(trace, rows, trace.ints("rank")[work], trace.ints("step")[work])
-    return step[step >= 0], work[step >= 0]
-
-
-def _on_device(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray]:
-    begin, end, rank = trace.ints("start_ns")[rows].copy(), trace.end_ns[rows].copy(), trace.ints("rank")
-    step, own = _launched(trace, rows)
-    first, _ = groupby.extremes(step, len(rows), trace.ints("start_ns")[own])
-    works = np.bincount(step, minlength=len(rows)) > 0
-    last = np.where(works, groupby.extremes(step, len(rows), trace.end_ns[own])[1], end)
-    work, launch = np.flatnonzero(trace.rows("kind", *DEVICE_WORK)), trace.ints("launched_by")
-    launched = launch[work] != NO_ROW
-    at = np.where(launched, trace.ints("start_ns")[launch[work]], trace.ints("start_ns")[work])
-    for number in np.unique(rank[rows]).tolist():
-        of_rank = np.flatnonzero(rank[rows] == number)
-        limits = []
-        for mask, until in ((launched, begin), (~launched, np.where(works, first, begin))):
-            mine = np.flatnonzero(mask & (rank[work] == number))
-            mine = mine[np.argsort(at[mine], kind="stable")]
-            ended = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, trace.end_ns[work[mine]]))
-            limits.append(ended[np.searchsorted(at[mine], until[of_rank], side="left")])
-        before = np.maximum(*limits)
-        unknown = (before == np.iinfo(np.int64).min) & works[of_rank]
-        begin[of_rank] = np.where(unknown, first[of_rank], np.maximum(begin[of_rank], before))
-    end = np.maximum(np.where(works, last, end), begin)
-    described, steps = serving_steps(trace)  # The time of a server's step includes the gap before it.
-    for row, served in zip(described.tolist(), steps, strict=True):
-        if served.time_ns is not None:
-            begin[rows == row] = end[rows == row] - served.time_ns
-    return begin, end
+    late = device_windows.late_ratio(trace, step_rows.step_rows(trace))
+    return bool(len(late) and np.mean(late > _NOTABLE) > 1 / 2)
 
 
 def _compared(trace: Trace, device: bool) -> Trace:

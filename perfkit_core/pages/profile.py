@@ -32,10 +32,11 @@ from perfkit_core.views.user_code import Owner, owner_of
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
-    "causes", "steps", "partition", "ranks", "stragglers", "imbalance", "step_trace", "input_pipeline", "overview",
-    "model", "critical_path", "distributed", "modules", "operators", "roofline", "gemm", "model_flops", "families",
-    "operator_kinds", "operator_tree", "kernels", "compiled", "memcpy", "memory_manipulation", "memory_places",
-    "memory_categories", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
+    "causes", "bounds", "steps", "partition", "ranks", "stragglers", "imbalance", "step_trace", "input_pipeline",
+    "overview", "model", "critical_path", "distributed", "modules", "operators", "roofline", "gemm", "model_flops",
+    "families", "operator_kinds", "operator_tree", "kernels", "compiled", "memcpy", "memory_manipulation",
+    "memory_places", "memory_categories", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations",
+    "device",
 )  # fmt: skip
 """Order of the views on the page. Other views follow in the order in which they were registered."""
 REQUEST: Final = ViewRequest(by=("families.operator",))

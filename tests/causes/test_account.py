@@ -19,7 +19,7 @@ from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.schema import DEVICE_WORK, STEP
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
-from tests.support.tables import view_rows
+from tests.support.tables import view_rows, view_table
 
 MS = 1_000_000
 STEPS = trace(
@@ -132,6 +132,25 @@ def test_the_wait_since_which_nothing_was_queued() -> None:
     assert [row for row in rows if row[0] in ("python", "again", "later")] == [
         ("later", None), ("python", "item"), ("again", "item"),
     ]  # fmt: skip
+
+
+def test_the_account_by_launch_where_the_device_lags() -> None:
+    events = [
+        host("step", "step", 0, 100, step=0), host("launch", "runtime", 10, 2, correlation=1),
+        host("step", "step", 100, 100, step=1), host("launch", "runtime", 110, 2, correlation=2),
+        device("k", "kernel", 20, 130, correlation=1), device("k", "kernel", 160, 140, correlation=2),
+    ]  # fmt: skip
+    rows = [row for row in view_rows("causes", trace(events), "depth cause calls total_ns launched_ns") if not row[0]]
+    assert rows == [
+        (0, "compute", 2, 170, 130 + 140),  # the device does the work of the steps from 20 to 150 and from 150 to 300
+        (0, "host", 2, 12, 0),
+        (0, "in_flight", 1, 10, 10),
+        (0, "latency", 0, 8, 0),
+    ]
+    assert "launched_ns" not in view_table("causes", trace([*events[:4], device("k", "kernel", 20, 130)]))
+    only = view_rows("causes", trace(events), "cause launched_ns", steps=(1,))
+    assert dict(only)["compute"] == 140
+    check_view(account_view.VIEW, trace(events))
 
 
 def test_without_a_device_operators_take_the_place_of_kernels() -> None:

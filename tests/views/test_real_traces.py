@@ -16,6 +16,7 @@ from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, OPERATOR_KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import VIEWS
+from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.operators.families import event_families
 from perfkit_core.views.steps import steps
 from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
@@ -53,6 +54,25 @@ def check_partition(trace: Trace) -> None:
     columns = [f"{name}_ns" for name in (ON_DEVICE if "device_compute_ns" in table else ON_HOST)]
     assert (table[columns] >= 0).all(axis=None)
     assert table[columns].sum(axis=1).tolist() == table["dur_ns"].tolist()
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK))
+    devices = np.unique(np.stack([trace.ints("rank")[work], trace.codes("device").codes[work]]), axis=1)[0]
+    if len(table) and len(devices) and len(np.unique(devices)) == len(devices):
+        check_account(trace, table)
+
+
+def check_account(trace: Trace, partition: pd.DataFrame) -> None:
+    """The partition rolls up the account of causes, but for communication on the host, which comes first in it."""
+    words = view_table("causes", trace, by=("rank", "step")).query("depth == 0")
+    total_ns = words.pivot_table("total_ns", ["rank", "step"], "cause", "sum", 0, dropna=False)
+    partition = partition.set_index(["rank", "step"])
+    of_step = total_ns.reindex(partition.index, fill_value=0)
+    assert of_step.sum(axis=1).tolist() == partition["dur_ns"].tolist()
+    if not communication(trace).host.any():
+        for word, category in (("compute", "device_compute"), ("communication", "exposed_communication"),
+                               ("copy", "exposed_copy")):  # fmt: skip
+            expected = partition[f"{category}_ns"]
+            measured = of_step.get(word, expected * 0)[expected.notna()]
+            assert measured.tolist() == expected.dropna().tolist()
 
 
 def check_step_trace(trace: Trace) -> None:

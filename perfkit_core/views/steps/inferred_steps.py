@@ -73,9 +73,14 @@ def _notes(steps: SteadySteps) -> list[Finding]:
         longest = sorted(steps.set_apart, key=lambda apart: apart.begin_ns - apart.end_ns)
         parts = [_part(apart) for apart in longest[:_SHOWN]]
         more = len(longest) - len(parts)
-        text = message("set apart: {parts:list}", parts=parts)
+        apart_ns = sum(apart.end_ns - apart.begin_ns for apart in longest)
+        values = {"share": apart_ns / (apart_ns + int(steps.host_ns[steps.steady].sum())), "parts": parts}
+        text = message("set apart, {share:ratio} of the recorded time: {parts:list}", **values)
         if more:
-            text = message("set apart: {parts:list}, and {more} shorter times", parts=parts, more=more)
+            text = message(
+                "set apart, {share:ratio} of the recorded time: {parts:list}, and {more} shorter times",
+                **values, more=more,
+            )  # fmt: skip
         notes.append(Finding(SET_APART, text, note=True))
     return notes
 

@@ -365,4 +365,4 @@ def test_a_real_device_that_lags(traces: Path) -> None:
 def test_the_start_of_a_real_process_is_set_apart(traces: Path) -> None:
     found = with_inferred_steps(load(traces / "torch-judged" / "param-linear.json.gz"))
     (note,) = (finding.message for finding in found.quality if finding.code == SET_APART)
-    assert note == "set apart: step 0 (1.02 s, warm-up; cudaFree 981 ms)"
+    assert note == "set apart, 51.0% of the recorded time: step 0 (1.02 s, warm-up; cudaFree 981 ms)"

@@ -13,8 +13,8 @@ SUMMARY: Final = "summary"
 QUALITY: Final = "quality"
 _CHAPTERS: Final = {
     SUMMARY: (mark("Summary"), (
-        "gate", "waterfall", "causes", "steps", "step_time", "statistics", "normalised", "partition", "step_trace",
-        "input_pipeline", "overview", "model", "phases", "device", "devices", "outliers",
+        "gate", "waterfall", "causes", "bounds", "steps", "step_time", "statistics", "normalised", "partition",
+        "step_trace", "input_pipeline", "overview", "model", "phases", "device", "devices", "outliers",
     )),
     "attribution": (mark("Causes"), (
         "step_parts", "attribution", "matched", "unmatched", "new_step_time", "new_causes", "new_layers",
