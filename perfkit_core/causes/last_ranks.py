@@ -1,8 +1,9 @@
 """The ranks that come last at collectives, and what their devices do while other ranks wait for them.
 
-A wait for a collective ends when its last rank arrives. From the arrival of the first rank to that of the last one, the
-account of the last rank says what holds all others. Times of a rank are cut on its own clock, so that only the arrivals
-depend on the alignment of clocks."""
+A wait for a collective ends when its last rank arrives. What all ranks do before a collective makes none of them late.
+So the account of the last rank since the collective before, or since its first event, is compared with those of the
+ranks that wait for it. Times of a rank are cut on its own clock, so that only the arrivals depend on the alignment of
+clocks."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import Message, mark, message
 from perfkit_core.causes.account import device_segments
+from perfkit_core.causes.host_work import UNRECORDED
 from perfkit_core.causes.labels import Labels
-from perfkit_core.causes.segments import COMMUNICATION, WORDS, in_windows
+from perfkit_core.causes.segments import COMMUNICATION, HOST, WORDS, in_windows
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
@@ -31,9 +33,17 @@ _LARGE: Final = 0.25
 _MOST: Final = 3
 _NAMED, _MOSTLY = 0.25, 0.75
 """Minimum share of the delay of a cause that is named, and share of the delay that must have been recorded."""
-_WAIT: Final = mark("Other ranks wait {time:ns} for rank {rank} (number of collectives: {count}, of ranks: {others})")
-_HELD: Final = mark("{wait}. Until it arrives, its largest cause is {cause} ({share:ratio} of that time).")
-_UNNAMED: Final = mark("{wait}. Until it arrives, no single cause takes a quarter of its time.")
+_WHOLE: Final = -2  # no code of a text
+_WAIT: Final = mark(
+    "Other ranks wait {time:ns} in total for rank {rank} (number of collectives: {count}, of ranks: {others})"
+)
+_AT_LEAST: Final = mark(
+    "Other ranks wait at least {time:ns} in total for rank {rank} (number of collectives: {count}, of ranks: {others}; "
+    "the recordings of other ranks are missing)"
+)
+_HELD: Final = mark("{wait}. Of the time by which it comes later, {share:ratio} is in {cause}.")
+_UNNAMED: Final = mark("{wait}. No single cause takes a quarter of the time by which it comes later.")
+_NOT_RECORDED: Final = message("host code that was not recorded")
 _UNRECORDED: Final = mark(
     "{wait}. Why is unknown: it has no events for {unrecorded:ratio} of the time until it arrives."
 )
@@ -59,31 +69,68 @@ def last_ranks(trace: Trace) -> Iterator[Message]:
         if time_ns >= _LARGE * total_ns:
             meetings = last[last["rank"] == rank]
             waiting = calls[calls["meeting"].isin(meetings["meeting"]) & (calls["rank"] != rank)]
-            wait = message(_WAIT, time=int(time_ns), rank=rank, count=len(meetings), others=waiting["rank"].nunique())
-            cause, share, recorded = _cause(trace, int(str(rank)), meetings)
+            wait = message(
+                _AT_LEAST if meetings["incomplete"].any() else _WAIT,
+                time=int(time_ns), rank=rank, count=len(meetings), others=waiting["rank"].nunique(),
+            )  # fmt: skip
+            recorded = _recorded(trace, int(str(rank)), meetings)
+            cause, share = _cause(trace, int(str(rank)), calls, meetings["meeting"])
             text = _UNRECORDED if recorded < _MOSTLY else _HELD if share >= _NAMED else _UNNAMED
             yield message(text, wait=wait, cause=cause, share=share, unrecorded=1 - recorded)
 
 
-def _cause(trace: Trace, rank: int, meetings: pd.DataFrame) -> tuple[str, float, float]:
-    """Return the largest cause in the account of a rank until its arrivals, its share of these times, and the share of
-    these times that was recorded."""
+def _recorded(trace: Trace, rank: int, meetings: pd.DataFrame) -> float:
+    """Return the share of the time from the first arrivals to those of a rank in which the rank was recorded."""
+    first = int(trace.ints("start_ns")[trace.ints("rank") == rank].min(initial=np.iinfo(np.int64).max))
+    end = meetings["start_ns"].to_numpy(np.int64)
+    begin, end = intervals.union(end - meetings["skew_ns"].to_numpy(np.int64), end)
+    return float((end - np.minimum(np.maximum(begin, first), end)).sum() / max(int((end - begin).sum()), 1))
+
+
+def _cause(trace: Trace, rank: int, calls: pd.DataFrame, meetings: pd.Series[int]) -> tuple[str | Message, float]:
+    """Return the cause that takes longest in the account of a rank before the ``meetings``, beyond the time that it
+    takes in the ranks that wait, and its share of the time by which the rank takes longer. Of several ranks that wait,
+    the median counts."""
+    labels, others = Labels(trace), calls[calls["meeting"].isin(meetings) & (calls["rank"] != rank)]
+    longer = []
+    for number, theirs in others.groupby("rank"):
+        own, waiting = (_before(trace, at, calls, theirs["meeting"], labels) for at in (rank, int(str(number))))
+        if own is not None and waiting is not None:
+            longer.append([mine.sub(of_other, fill_value=0) for mine, of_other in zip(own, waiting, strict=True)])
+    largest: tuple[str | Message, float] = ("", 0.0)
+    for level in zip(*longer, strict=True):
+        longer_ns = pd.concat(level, axis=1).fillna(0).median(axis=1)
+        named, whole_ns = longer_ns[longer_ns.index >= 0], longer_ns[_WHOLE]
+        if largest[1] < _NAMED and whole_ns > 0 and len(named):
+            text = labels.texts[named.idxmax()]
+            largest = _NOT_RECORDED if text == UNRECORDED else text, min(named.max() / whole_ns, 1.0)
+    return largest
+
+
+def _before(
+    trace: Trace, rank: int, calls: pd.DataFrame, meetings: pd.Series[int], labels: Labels
+) -> tuple[pd.Series[int], pd.Series[int]] | None:
+    """Return the time of a rank before ``meetings`` by the codes of ``labels``: of operators and host events, and of
+    kinds of host work. :data:`_WHOLE` is the whole time, and NO_ROW that of communication and of causes without a name.
+    None without a device."""
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("rank") == rank))
     devices = trace.codes("device").codes[work]
     if not (devices >= 0).any():
-        return "", 0.0, 0.0
+        return None
     device = int(np.bincount(devices[devices >= 0], trace.ints("dur_ns")[work][devices >= 0]).argmax())
-    segments, labels = device_segments(trace, rank, device), Labels(trace)
-    end = meetings["start_ns"].to_numpy(np.int64)
-    begin, end = intervals.union(end - meetings["skew_ns"].to_numpy(np.int64), end)
+    segments = device_segments(trace, rank, device)
+    of_rank = calls[(calls["rank"] == rank) & calls["meeting"].notna()].sort_values("start_ns")
+    start = of_rank["start_ns"].to_numpy(np.int64)
+    ended = np.maximum.accumulate(np.append(segments.start[:1], start + of_rank["dur_ns"].to_numpy(np.int64)))[:-1]
+    chosen = of_rank["meeting"].isin(meetings).to_numpy(np.bool_)
+    begin, end = np.minimum(ended, start)[chosen], start[chosen]
     _, at, width = in_windows(segments, begin, end)
     cause, part, _, _ = labels.of(segments)
+    host = segments.word == WORDS.index(HOST)
     waits = segments.word == WORDS.index(COMMUNICATION)  # it waits itself
-    whole_ns = max(int((end - begin).sum()), 1)
-    largest = ("", 0.0)
-    for codes in (np.where(part == NO_ROW, cause, part), cause):  # events and kernels, else what they belong to
-        code = np.where(waits, NO_ROW, codes)[at]
-        time_ns = np.bincount(code[code != NO_ROW], width[code != NO_ROW], minlength=1)
-        if largest[1] < _NAMED:
-            largest = labels.texts[int(time_ns.argmax())], float(time_ns.max() / whole_ns)
-    return *largest, int(width.sum()) / whole_ns
+    whole = pd.Series([int((end - begin).sum())], index=[_WHOLE])
+    by_event, by_kind = (
+        pd.concat([whole, pd.Series(width).groupby(np.where(waits, NO_ROW, codes)[at]).sum()])
+        for codes in (np.where(host & (part != NO_ROW), part, cause), np.where(host, cause, NO_ROW))
+    )
+    return by_event, by_kind

@@ -11,9 +11,9 @@ from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL, collective
 
 
-def rank(number: int, arrives: int, begins: int = 0, decodes: int = 0) -> Trace:
+def rank(number: int, arrives: int, begins: int = 0, decodes: int = 0, of: int = 2) -> Trace:
     """Return a step of 5,000 ns with a collective that ends at 4,500. Before its launch, the host decodes an image."""
-    facts = collective(arrives, 4_500)
+    facts = collective(arrives, 4_500, group_size=of)
     return trace(
         [
             host("step 7", "step", begins, 5_000 - begins, step=7),
@@ -25,22 +25,35 @@ def rank(number: int, arrives: int, begins: int = 0, decodes: int = 0) -> Trace:
             device(KERNEL, "kernel", facts.pop("start_ns"), facts.pop("dur_ns"), 2, **facts),
         ],
         rank=number,
-    ).with_meta(world_size=2)
+    ).with_meta(world_size=of)
 
 
 @pytest.mark.parametrize(
     ("late", "said"),
     [
-        (rank(1, 4_000, decodes=3_800), "its largest cause is decode_jpeg (96.7% of that time)."),
+        (rank(1, 4_000, decodes=2_900), "Of the time by which it comes later, 96.6% is in decode_jpeg."),
         (rank(1, 4_000, begins=3_000, decodes=800), "Why is unknown: it has no events for 66.7% of the time"),
     ],
     ids=["decodes", "recorded late"],
 )
 def test_the_cause_of_a_delay(late: Trace, said: str) -> None:
-    """Rank 0 arrives at 1,000 and rank 1 at 4,000. Until 3,900, rank 1 decodes: 2,900 of 3,000 ns."""
+    """Rank 0 arrives at 1,000 and rank 1 at 4,000. Rank 1 decodes for 2,899 ns longer than rank 0."""
     (sentence,) = (english(text) for text in last_ranks(concat_traces([rank(0, 1_000), late])))
-    assert sentence.startswith("Other ranks wait 3.00 µs for rank 1 (number of collectives: 1, of ranks: 1). ")
+    assert sentence.startswith("Other ranks wait 3.00 µs in total for rank 1 (number of collectives: 1, of ranks: 1). ")
     assert said in sentence
+
+
+def test_what_all_ranks_do_makes_none_of_them_late() -> None:
+    """Each rank decodes for 800 ns. Afterwards, nothing is recorded on rank 1 for 200 ns longer."""
+    ranks = [rank(number, arrives, decodes=800) for number, arrives in ((0, 1_000), (1, 1_200))]
+    (sentence,) = (english(text) for text in last_ranks(concat_traces(ranks)))
+    assert sentence.endswith("Of the time by which it comes later, 100% is in host code that was not recorded.")
+
+
+def test_a_missing_rank_may_have_come_later() -> None:
+    ranks = [rank(0, 1_000, of=3), rank(1, 4_000, decodes=2_900, of=3)]
+    (sentence,) = (english(text) for text in last_ranks(concat_traces(ranks)))
+    assert sentence.startswith("Other ranks wait at least 3.00 µs in total for rank 1 ")
 
 
 def test_equal_arrivals_are_no_delay() -> None:
