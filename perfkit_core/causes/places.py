@@ -5,7 +5,6 @@ Samples of frames tell it where frames were not recorded. This is an estimate, s
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Annotated, Final
@@ -17,8 +16,9 @@ from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.code import running_before
 from perfkit_core.views.grouping import called, is_frame
-from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, owner_of
+from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, owner_of, place_of
 
 COVERS: Final = 0.8
 """Minimum share of the time of a cause that lies in its place."""
@@ -55,8 +55,9 @@ def sampled_lines(
     samples: FrameSamples, framework: str | None, cause: IntArray, start_ns: IntArray, time_ns: IntArray
 ) -> dict[int, str]:
     """Return the place of each cause that has at least :data:`_FEWEST` samples: the deepest function that most of them
-    show, outside of the framework, with the number of samples. Arrays have shape (parts,): the cause that a part
-    belongs to, and its time. The samples are those of the thread that runs the steps."""
+    show, outside of the framework, with its line if most of them show it, and the number of samples. Arrays have shape
+    (parts,): the cause that a part belongs to, and its time. The samples are those of the thread that runs the
+    steps."""
     at_ns, stacks = samples.at_ns, np.array(samples.stack, np.int64)
     first, last = np.searchsorted(at_ns, start_ns), np.searchsorted(at_ns, start_ns + time_ns)
     hit = np.flatnonzero(last > first)
@@ -76,19 +77,20 @@ def sampled_lines(
                 lines[function][line] += count
         if covering := [name for name in lines if lines[name].total() >= COVERS * total]:
             deepest = max(covering, key=lambda name: depth[name])
-            ((line, _),) = lines[deepest].most_common(1)
-            result[number] = f"{line}, {lines[deepest].total()} of {total} samples"
+            ((line, most),) = lines[deepest].most_common(1)
+            place, shown = (line, most) if most >= COVERS * total else (deepest, lines[deepest].total())
+            result[number] = f"{place}, {shown} of {total} samples"
     return result
 
 
 def _functions(stack: str, framework: str | None) -> Iterable[tuple[str, str]]:
-    """Return the functions of a stack, the outermost first, each with its innermost line; without the runtime."""
+    """Return the functions of a stack, the outermost first, without and with the innermost line of each; without the
+    runtime."""
     lines: dict[str, str] = {}
     for frame in reversed(stack.split(SEPARATOR)):
         match = LINE.match(frame.strip())
         if match is not None and owner_of(match["file"], framework) is not Owner.RUNTIME:
-            function = match["function"].strip()
-            lines[f"{match['file']}:{function}"] = _line(match)
+            lines[place_of(match, line=False)] = place_of(match)
     return lines.items()
 
 
@@ -97,31 +99,34 @@ def _candidates(trace: Trace) -> tuple[IntArray, list[str], IntArray]:
     that are preferred: ranges, and frames outside of the framework."""
     names, frame = trace.codes("name"), is_frame(trace) & trace.host
     range_ = trace.host & trace.rows("kind", *_RANGES) & ~frame
+    open_ = frame & running_before(trace)  # their line is the one that ran when the recording began
     position: dict[str, int] = {}
     preferred: list[int] = []
-    codes = np.full((2, len(names.values)), NO_ROW, np.int64)
-    for which, mask in enumerate((frame, range_)):
+    result = np.full(len(names.codes), NO_ROW, np.int64)
+    for mask, place in (
+        (frame & ~open_, lambda name: _frame(name, line=True)),
+        (open_, lambda name: _frame(name, line=False)),
+        (range_, lambda name: name),
+    ):
+        codes = np.full(len(names.values), NO_ROW, np.int64)
         for name in np.unique(names.codes[mask]).tolist():
-            match = None if which else LINE.match(names.values[name])
-            text = names.values[name] if which else _frame(names.values[name], match)
+            text = place(names.values[name])
             if text is not None:
-                codes[which, name] = position.setdefault(text, len(position))
+                codes[name] = position.setdefault(text, len(position))
+                match = None if mask is range_ else LINE.match(names.values[name])
                 if match is None or owner_of(match["file"], trace.meta.framework) is not Owner.RUNTIME:
                     preferred.append(position[text])
-    result = np.where(frame, codes[0][names.codes], np.where(range_, codes[1][names.codes], NO_ROW))
+        result = np.where(mask, codes[names.codes], result)
     return result, list(position), np.array(preferred, np.int64)
 
 
-def _frame(name: str, match: re.Match[str] | None) -> str | None:
-    """Return ``file:line (function)``, the name of a module, or None for a function without a file."""
+def _frame(name: str, line: bool) -> str | None:
+    """Return the place of a frame, the name of a module, or None for a function without a file. The line of a function
+    is its first one, which says nothing about a module."""
+    match = LINE.match(name)
     if match is None:
         return called(name) if name.startswith("nn.Module") else None
-    return _line(match)
-
-
-def _line(match: re.Match[str]) -> str:
-    line, function = f"{match['file']}:{match['line'] or match['line2']}", match["function"].strip()
-    return f"{line} ({function})" if function else line
+    return place_of(match, line and match["function"].strip() != "<module>")
 
 
 @compiled

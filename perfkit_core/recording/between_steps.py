@@ -46,6 +46,7 @@ class BetweenSteps:
         self._sampler, self._usage = FrameSampler(thin=True), Usage()
         self._steps = [array("q") for _ in Steps._fields]
         self._evaluations = array("q"), array("q")  # start and end of each
+        self._written: int | None = 0  # :func:`.background.idle_since` at the start of the running step
         self._begun: tuple[int, int] | None = None  # start of the running step, None if it does not count
         self._since: tuple[int, int] | None = None  # since when the script evaluates
         self._evaluated_ns = 0  # in the running step
@@ -64,13 +65,13 @@ class BetweenSteps:
     def step(self, own_ns: int | None) -> None:
         """End the running step, and begin the next one in this thread. ``own_ns``: :meth:`.Usage.own_ns` now, None if
         the next step does not count. A module that is still in evaluation is part of the training."""
-        now, idle = time.time_ns(), not background.busy()
-        if self._begun is not None and own_ns is not None and idle:
+        now, written, self._written = time.time_ns(), self._written, background.idle_since()
+        if self._begun is not None and own_ns is not None and self._written == written:
             step = self._begun[0], now, own_ns - self._begun[1] - self._evaluated_ns, self._evaluated_ns
             for times, value in zip(self._steps, step, strict=True):
                 times.append(value)
         self._begun, self._since, self._evaluated_ns = None, None, 0
-        if own_ns is not None and idle and len(self._steps[0]) < _MOST_STEPS:
+        if own_ns is not None and self._written is not None and len(self._steps[0]) < _MOST_STEPS:
             self._sampler.start()
             self._begun = now, own_ns
 

@@ -135,7 +135,7 @@ class ScriptRecording:
         self._profiler: StepProfiler | None = None
         self._job = options.get(step_calls.JOB)
         self._ends = 0
-        self._between = BetweenSteps()
+        self._between, self._counts = BetweenSteps(), False
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
         self._checked = 0
@@ -213,8 +213,9 @@ class ScriptRecording:
     def _ended(self) -> None:
         """A step has ended."""
         self._end_step()
-        counts = self._recording.complete and not self._recording.recording
-        self._between.step(self._made().clock.own_ns if counts else None)
+        counts = self._recording.complete > 0 and not self._recording.recording
+        after, self._counts = self._counts, counts  # the profiler stops within the first step after a window
+        self._between.step(self._made().clock.own_ns if counts and after else None)
 
     def _end_step(self) -> None:
         self._ends += 1

@@ -220,6 +220,7 @@ class StepClock:
         self._usual = False  # whether the running step contains nothing but training, and perhaps recording
         self._since_cycle = self._unsaved = self._idle = 0
         self._pid = os.getpid()
+        self._written: int | None = 0  # :func:`.background.idle_since` at the start of the running step
         self._start: _Processors | None = None  # reading at the start of the recorded steps
         self._used = Utilisation()
 
@@ -231,13 +232,14 @@ class StepClock:
             self._step, self._usual = step, False
             return
         begun = self._usage.read()
-        idle = not background.busy()
+        written, idle_since = self._written, background.idle_since()
         if self._first is None:
             self._first = step
-        elif self._usual and idle:
+        elif self._usual and idle_since == written:
             self._add(begun)
         # If the action changes, the profiler is started or stopped within the step.
-        self._usual = idle and action is self._action and action is not Action.WARM_UP
+        self._usual = idle_since is not None and action is self._action and action is not Action.WARM_UP
+        self._written = idle_since
         changed = action is not self._action
         self._step, self._action, self._begun = step, action, begun
         if action is Action.RECORD:

@@ -10,6 +10,7 @@ import importlib.util
 import re
 import sys
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 SEPARATOR: Final = ";"
@@ -44,6 +45,8 @@ _COMMAND: Final = re.compile(r"(?:^|[/\\])(?:bin|Scripts)[/\\]([^./\\]+)(?:\.exe
 _COMMANDS: Final = frozenset({"accelerate", "deepspeed", "lightning", "paddle", "ray", "torchrun"})
 _FOLDER: Final = re.compile(r"[/\\]")
 _PERFKIT: Final = "perfkit"
+_OWN: Final = frozenset(folder.name for folder in Path(__file__).parents[2].glob(f"{_PERFKIT}_*"))
+"""perfkit's packages, which may lie outside of the folder of installed packages: in a checkout."""
 _AMBIGUOUS: Final = frozenset(
     {"benchmark", "benchmarks", "docs", "examples", "models", "scripts", "src", "test", "tests", "tools", "utils"}
 )
@@ -62,7 +65,10 @@ def owner_of(file: str, framework: str | None) -> Owner:
     if not installed and (_PYTHON.search(file) or _COMPILED.search(file)):
         return Owner.RUNTIME
     inside = file[installed[-1].end() :] if installed else file
-    package = _FOLDER.split(inside)[0].removesuffix(".py")
+    package, *below = _FOLDER.split(inside)
+    if not _OWN.isdisjoint(below):
+        return Owner.RUNTIME
+    package = package.removesuffix(".py")
     if package == framework or package.startswith(_PERFKIT) or (not installed and package in sys.stdlib_module_names):
         return Owner.RUNTIME
     return Owner.LIBRARY if installed or package in LIBRARIES or _is_installed(package) else Owner.USER
@@ -80,6 +86,13 @@ def _is_installed(package: str) -> bool:
     return any(_PACKAGES.search(f"{folder}/") for folder in folders)
 
 
+def place_of(frame: re.Match[str], line: bool = True) -> str:
+    """Return a frame that :data:`LINE` matches as ``file:line (function)``, or as ``file (function)``."""
+    function = frame["function"].strip()
+    text = f"{frame['file']}:{frame['line'] or frame['line2']}" if line else frame["file"]
+    return f"{text} ({function})" if function else text
+
+
 def innermost(stack: str, framework: str | None) -> str | None:
     """Return the innermost frame of user code as ``file:line (function)``. If there is none, return the innermost frame
     of a library as ``in file:line (function)``, else None. ``stack`` begins with the innermost frame."""
@@ -89,9 +102,7 @@ def innermost(stack: str, framework: str | None) -> str | None:
         owner = owner_of(match["file"], framework) if match else Owner.RUNTIME
         if match is None or owner is Owner.RUNTIME or (owner is Owner.LIBRARY and library is not None):
             continue
-        function, line = match["function"].strip(), f"{match['file']}:{match['line'] or match['line2']}"
-        text = f"{line} ({function})" if function else line
         if owner is Owner.USER:
-            return text
-        library = f"{IN}{text}"
+            return place_of(match)
+        library = f"{IN}{place_of(match)}"
     return library

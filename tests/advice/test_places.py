@@ -26,6 +26,7 @@ SITE = "/opt/env/lib/python3.11/site-packages"
         ("torch/nn/functional.py(12): linear;model/net.py(7): forward;train.py(1): f", "model/net.py:7 (forward)"),
         ("<built-in method item of Tensor object at 0x7f>;train.py(9): log", "train.py:9 (log)"),
         ("threading.py(1032): _bootstrap;/usr/lib/python3.10/runpy.py(86): _run_code", None),
+        ("/home/me/checkout/perfkit_core/recording/steps.py(3): call;train.py(9): log", "train.py:9 (log)"),
         ("/home/me/train.py:12 main", "/home/me/train.py:12 (main)"),
         (r"C:\env\Lib\site-packages\torch\x.py(1): f;C:\me\train.py(2): g", r"C:\me\train.py:2 (g)"),
         ("nn.Module: Linear_0;contextlib.py(81): inner", None),

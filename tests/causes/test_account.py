@@ -16,9 +16,11 @@ from perfkit_core.causes.account import device_segments
 from perfkit_core.causes.segments import HOST, WORDS
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.schema import DEVICE_WORK, STEP
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
+from tests.support.side_facts import with_samples
 from tests.support.tables import view_rows, view_table
 
 MS = 1_000_000
@@ -93,6 +95,7 @@ FRAMES = trace(
     [
         host("step", "step", 0, 1000, step=0),
         host("train.py(3): train", "python", 10, 980),
+        host("profile.py(5): start", "python", 12, 3),  # the recording begins here
         host("data.py(7): read", "python", 20, 500),
         host("<built-in method decode>", "python", 30, 450),
         host("model.py(9): forward", "python", 600, 300),
@@ -105,9 +108,25 @@ FRAMES = trace(
 
 def test_the_place_is_the_deepest_frame_around_most_of_the_time() -> None:
     rows = dict(view_rows("causes", FRAMES, "cause place"))
-    assert rows["host"] == "train.py:3 (train)"  # reading has less than 80% of it
+    assert rows["host"] == "train.py (train)"  # reading has less than 80% of it; it began before the recording
     assert rows["<built-in method decode>"] == "data.py:7 (read)"
     assert rows["mm"] == rows["compute"] == "model.py:9 (forward)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        ([9] * 9 + [5], "train.py:9 (main), 9 of 10 samples"),
+        ([9] * 5 + [5] * 5, "train.py (main), 10 of 10 samples"),  # neither line has most of the time
+        ([9] * 3, None),  # too few samples
+    ],
+)
+def test_samples_name_a_line_only_if_most_show_it(lines: list[int], place: str | None) -> None:
+    us = 1000
+    stacks = ("train.py(9): main", "train.py(5): main")
+    samples = FrameSamples(stacks, tuple(range(100, 100 + len(lines))), tuple(map([9, 5].index, lines)), 0)
+    sampled = trace([host("step", "step", 0, 1000 * us, step=0), host("mm", "operator", 900 * us, 50 * us)])
+    assert dict(view_rows("causes", with_samples(sampled, samples), "cause place"))["not recorded"] == place
 
 
 def test_the_wait_since_which_nothing_was_queued() -> None:

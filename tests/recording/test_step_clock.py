@@ -70,6 +70,13 @@ def test_the_clock_measures_a_step() -> None:
     assert first.ran_ns is None or first.ran_ns < first.wall_ns  # a sleeping thread does not run
 
 
+def test_a_step_in_which_a_recording_was_written_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the writing begins after the step, and ends before it. None: it goes on."""
+    idle_since = iter([0, 0, 1, 1, None, 2, 2])
+    monkeypatch.setattr(step_clock.background, "idle_since", lambda: next(idle_since))
+    assert timed(*[OFF] * 7) == [(2, False), (5, False)]
+
+
 def test_the_cpu_utilisation_is_that_of_the_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processors are read where steps 2, 4, 6 and 7 begin. Steps 2, 3 and 6 are recorded, in two cycles."""
     readings = iter([(0, 0), (30, 40), (100, 100), (110, 140), (110, 140)])

@@ -41,6 +41,7 @@ class Background:
         self.forked_ns = time.time_ns()
 
     def _reset(self) -> None:
+        self.ended = 0  # number of jobs
         self._changed = threading.Condition()
         self._jobs: deque[tuple[Path, Callable[[], None]]] = deque()  # the first job is running
         self._thread: threading.Thread | None = None
@@ -78,6 +79,7 @@ class Background:
             del work  # free the events of the cycle
             with self._changed:
                 self._jobs.popleft()
+                self.ended += 1
                 self._changed.notify_all()
                 if not self._jobs:
                     self._thread = None
@@ -97,8 +99,9 @@ class Background:
             return self._changed.wait_for(lambda: not any(related(path) for path, _ in self._jobs), timeout)
 
     @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
+    def idle_since(self) -> int | None:
+        """The number of jobs that have ended, None while a job runs or waits."""
+        return None if self._jobs else self.ended
 
 
 @functools.cache
@@ -120,9 +123,10 @@ def shared() -> Background:
     return background
 
 
-def busy() -> bool:
-    """Return whether the thread of this process is working. Unlike :func:`shared`, this makes no queue."""
-    return bool(shared.cache_info().currsize) and shared().busy
+def idle_since() -> int | None:
+    """Return a number that stays equal while the thread of this process has nothing to do, None while it works. Unlike
+    :func:`shared`, this makes no queue."""
+    return shared().idle_since if shared.cache_info().currsize else 0
 
 
 def _end_by_interrupt() -> None:
