@@ -73,7 +73,10 @@ def with_clock(timed: TimedSteps, recorded_ns: float | None = None) -> Iterator[
         yield message("A step takes {usual:ns} without the profiler.", usual=usual.wall_ns)
         return
     wall_ns = recorded.wall_ns if recorded_ns is None and recorded is not None else recorded_ns
-    yield message("A step takes {usual:ns}; recording made it {recorded:ns}.", usual=usual.wall_ns, recorded=wall_ns)
+    text = mark("A step takes {usual:ns}; recording made it {recorded:ns}.")
+    if wall_ns is not None and wall_ns < usual.wall_ns:  # recording makes no step shorter
+        text = mark("A step takes {usual:ns} without the profiler. The recorded steps were shorter: {recorded:ns}.")
+    yield message(text, usual=usual.wall_ns, recorded=wall_ns)
     if recorded is not None and (usual.waits or recorded.waits):
         text = mark("Without waits for a processor, these are {usual:ns} and {recorded:ns}.")
         yield message(text, usual=usual.less_waits_ns, recorded=recorded.less_waits_ns)

@@ -55,9 +55,10 @@ def test_all_screens_say_the_same_step_time() -> None:
     fact = source(trace).facts["Unprofiled step"].value
     assert fact == "60.0 ms (45.0 ms without such waits, recording adds 167%)"
     brief = summary_report(trace, choose_views(["overview"]), ViewRequest(), brief=True)
-    assert "A step takes 60.0 ms; recording made it 9.00 ms." in [*map(english, brief.headline)]
+    shorter = "A step takes 60.0 ms without the profiler. The recorded steps were shorter: 9.00 ms."
+    assert shorter in [*map(english, brief.headline)]
     steps = pd.DataFrame({"step": [1], "dur_ns": [9 * MS]})
-    assert "A step takes 60.0 ms; recording made it 9.00 ms." in said(iter(headline({"steps": steps}, timed(60, 160))))
+    assert shorter in said(iter(headline({"steps": steps}, timed(60, 160))))
 
 
 def table(**columns: list[int | None]) -> pd.DataFrame:
