@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -179,14 +181,15 @@ class RankFolder:
         if not content.strip():
             return None
         try:
-            names = pv.open_csv(pa.BufferReader(content), parse_options=_PARSING).schema.names
+            header = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+            names = next(filter(None, csv.reader(header)), [])  # to read only them, Arrow would convert a block
             types = pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True,
                                       null_values=["", "N/A"], quoted_strings_can_be_null=True)  # fmt: skip
             table = pv.read_csv(pa.BufferReader(content), parse_options=_PARSING, convert_options=types)
             for column in needed if len(table) else ():
                 table.column(column)
             return table
-        except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+        except (pa.ArrowException, KeyError, UnicodeDecodeError, csv.Error) as error:
             text = f"{path}: not a readable table ({str(error).splitlines()[0][:200]})"
             raise SourceError(text, "let the profiler analyse the recording again, or remove the file") from None
 
