@@ -34,6 +34,7 @@ of its allocator after that."""
 
 def with_memory(recorded: RecordedEvents, allocations: pa.Table | None) -> RecordedEvents:
     """Return the events with a memory event for the begin and the end of each allocation."""
+    allocations = None if allocations is None else allocations.filter(allocations["bytes"].is_valid())
     if allocations is None or not len(allocations):
         return recorded
     count = len(allocations)

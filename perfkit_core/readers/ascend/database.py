@@ -31,6 +31,7 @@ from perfkit_core.readers.ascend.device_tasks import BACKEND, DETAILS
 from perfkit_core.readers.ascend.host_calls import DEQUEUE, ENQUEUE, QUEUE_NUMBER
 from perfkit_core.readers.ascend.rank_folder import groups
 from perfkit_core.readers.chrome.dialect import Label
+from perfkit_core.readers.chrome.reader import without_start
 from perfkit_core.readers.sqlite_file import Database, SqliteFormat
 from perfkit_core.trace.assembly.draft import EXTERNAL, RECORDED_TYPES
 from perfkit_core.trace.model import schema
@@ -82,6 +83,7 @@ class AscendDatabase:
         self._links = self._columns("CONNECTION_IDS", {"id": "id", "connection": "connectionId"})
         self._operators = {"link": np.empty(0, np.int64), "start_ns": np.empty(0, np.int64)}
         self._untimed: dict[str, int] = {}
+        self._timed_rows = 0
         self._containers = 0
         self._read: set[str] = set()
 
@@ -152,7 +154,9 @@ class AscendDatabase:
         return tuple(entry for entry in [*entries, ReadEvents(SUM, self._containers, "TASK")] if entry.count > 0)
 
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(self._database.findings(self._unread()))
+        untimed = sum(self._untimed.values())
+        lost = [without_start(untimed, untimed + self._timed_rows)] if untimed else []
+        return (*lost, *self._database.findings(self._unread()))
 
     def _unread(self) -> dict[str, int]:
         return self._database.unread((self._read | _SUMS).__contains__, _TIMES)
@@ -272,6 +276,7 @@ class AscendDatabase:
         self._read.add(table)
         cells = self._columns(table, {**keys, "start_ns": "startNs", "end_ns": "endNs"})
         timed = (cells["start_ns"] > 0) & (cells["end_ns"] >= cells["start_ns"])
+        self._timed_rows += int(timed.sum())
         if not timed.all():
             self._untimed[table] = int((~timed).sum())
         return {name: values[timed] for name, values in cells.items()}
