@@ -147,7 +147,10 @@ def test_a_text_without_events_of_the_host(tmp_path: Path) -> None:
 def test_a_streamed_text_lacks_the_vendors_tables(tmp_path: Path) -> None:
     path = small().text(tmp_path) / OUTPUT / "trace_view.json"
     stream(path, tmp_path / "run.perfkit.parquet")
-    assert "tables-not-read" in {finding.code for finding in load(tmp_path / "run.perfkit.parquet").quality}
+    trace, whole = load(tmp_path / "run.perfkit.parquet"), load(path)
+    assert "tables-not-read" in {finding.code for finding in trace.quality}
+    assert (trace.meta.ranks, trace.meta.options) == ((0,), whole.meta.options)
+    assert set(trace.ints("rank")) == {0}
 
 
 def test_a_database_of_an_older_version(tmp_path: Path) -> None:
