@@ -372,6 +372,12 @@ def test_collectives_are_those_of_communication_json(real: Path) -> None:
     assert sorted(names) == sorted(listed)
     for name, duration in zip(names, durations, strict=True):
         assert abs(duration - listed[name]["Elapse Time(ms)"] * 1e6) <= 1
+    links = [
+        values["Communication Bandwidth Info"]["HCCS"] for name, values in step["collective"].items() if "@" in name
+    ]
+    table = trace.to_pandas()
+    parts = table[(table["kind"] == "other") & table["args"].str.contains('"link type": ?"HCCS"', na=False)]
+    assert parts["bytes"].sum() == round(sum(link["Transit Size(MB)"] for link in links) * 1e6)
 
 
 @pytest.mark.parametrize("real", [name for name in REAL if "text" in name], indirect=True)
@@ -394,6 +400,8 @@ def test_memory_is_that_of_operator_memory(real: Path) -> None:
         rows = vendor_rows(real / "operator_memory.csv")
         expected = sum(round(float(row["Size(KB)"]) * 1024) for row in rows)
         assert table.loc[table["bytes"] > 0, "bytes"].sum() == expected
+        records = (row for row in vendor_rows(real / "memory_record.csv") if row["Component"] == "PTA+GE")
+        assert table["total_bytes"].max() / 2**20 == max(float(row["Total Allocated(MB)"]) for row in records)
 
 
 @pytest.mark.parametrize("name", ["text/level1", "db/level1"])
