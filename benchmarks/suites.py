@@ -31,6 +31,12 @@ def _files(options: Options) -> Section:
     return real_files.section(5 if options.quick else real_files.SIZE_MB, options.rounds, console.progress)
 
 
+def _ascend(options: Options) -> Section:
+    from benchmarks import ascend
+
+    return ascend.section(5 if options.quick else ascend.SIZE_MB, options.rounds, console.progress)
+
+
 def _streaming(options: Options) -> Section:
     sizes = (20,) if options.quick else (*streaming.SIZES_MB, *([streaming.HUGE_MB] if options.huge else []))
     return streaming.section(sizes, options.rounds, console.progress)
@@ -101,6 +107,7 @@ def _false_alarms(options: Options) -> Section:
 SUITES: dict[str, Callable[[Options], Section]] = {
     "ingest": _ingest,
     "files": _files,
+    "ascend": _ascend,
     "streaming": _streaming,
     "command": _command,
     "parts": _parts,

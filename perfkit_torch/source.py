@@ -80,8 +80,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     meta, quality = reading.meta(), reading.findings()
     recorded, lost = with_links(recorded.with_account(reading.account()), reading.collector.link_ends(reading.base_ns))
     folder = RankFolder.around(path)
-    if folder is not None:
-        meta = ascend.described(meta, folder)
+    meta = ascend.described(meta, folder)
     recorded, findings = _interpreted(recorded, meta, folder)
     if lost:
         quality += (_lost_links(lost),)
@@ -101,12 +100,12 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
             links,
         )
         quality += (Finding(LINKS_LOST, text),)
-    if (folder := RankFolder.around(path)) is not None and (
-        folder.kernels is not None or folder.allocations is not None
-    ):
+    folder = RankFolder.around(path)
+    meta = ascend.described(reading.meta(), folder)
+    if folder is not None and (folder.kernels is not None or folder.allocations is not None):
         text = message("a streamed file does not keep the tables of kernels and allocations that are next to the trace")
         quality += (Finding(TABLES_LOST, text),)
-    writer.close(reading.meta(), quality, reading.rank, reading.base_ns, reading.account())
+    writer.close(meta, quality, next(iter(meta.ranks), None), reading.base_ns, reading.account())
 
 
 def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:

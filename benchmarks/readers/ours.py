@@ -9,8 +9,8 @@ from benchmarks.readers.contract import Outcome, Reader
 _MODULES = (
     "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.base.algorithms.addresses",
     "perfkit_core.cli.builtin", "perfkit_core.readers.load", "perfkit_core.readers.scanner.chunks",
-    "perfkit_core.trace.storage.store", "perfkit_paddle.plugin", "perfkit_torch.plugin",
-    "perfkit_torch.source",
+    "perfkit_core.trace.storage.store", "perfkit_paddle.plugin", "perfkit_torch.ascend",
+    "perfkit_torch.plugin", "perfkit_torch.source",
 )  # fmt: skip
 """All modules that perfkit imports in this process, including late imports."""
 

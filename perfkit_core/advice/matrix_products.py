@@ -156,7 +156,7 @@ class TensorCores:
 def tensor_cores(devices: Sequence[Device]) -> TensorCores:
     """Return the kinds of tensor cores that all devices have. Raises NotEvaluableError if a capability is unknown."""
     if not devices:
-        raise NotEvaluableError(message("the compute capability of the device was not recorded"))
+        raise NotEvaluableError(message("the matrix units of the device are not known"))
     per_device = [tensor_cores_of(device) for device in devices]
     half, tf32, bfloat16 = (all(getattr(cores, kind) for cores in per_device) for kind in ("half", "tf32", "bfloat16"))
     return TensorCores(per_device[0].name, half, tf32, bfloat16)
@@ -170,9 +170,7 @@ def tensor_cores_of(device: Device) -> TensorCores:
         return TensorCores(name, True, False, int(instinct[1]) >= _MI200)
     major = cuda_major(device)
     if major is None:
-        raise NotEvaluableError(
-            message("the compute capability of the device was not recorded ({device})", device=name)
-        )
+        raise NotEvaluableError(message("the matrix units of the device are not known ({device})", device=name))
     cores = major >= _TENSOR_CORES_MAJOR and not _NO_TENSOR_CORES.search(name)
     return TensorCores(name, cores, cores and major >= _TF32_MAJOR, cores and major >= _TF32_MAJOR)
 

@@ -185,9 +185,9 @@ def _connected(path: Path, local: Path, partial: bool, hint: str) -> Iterator[Da
     address = f"{local.absolute().as_uri()}?mode=ro"
     with open_binary(local) as file:
         header = file.read(_JOURNAL_VERSION.stop)
+    before = _state(local)
     if header[_JOURNAL_VERSION] == _WRITE_AHEAD:
-        log = local.with_name(f"{local.name}-wal")
-        if log.exists() and log.stat().st_size:
+        if before[-1]:
             raise _in_use(path)
         # SQLite would make a log next to the file, even to read it. In other files, it respects the locks of writers.
         address += "&immutable=1"
@@ -200,6 +200,14 @@ def _connected(path: Path, local: Path, partial: bool, hint: str) -> Iterator[Da
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
             connection.execute(f"PRAGMA {setting}")
         yield Database(path, connection, partial, hint)
+        if _state(local) != before:  # the tables may be of different times
+            raise _in_use(path)
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """Return the size and the time of the last change of a file, and the size of its log."""
+    stat, log = path.stat(), path.with_name(f"{path.name}-wal")
+    return stat.st_size, stat.st_mtime_ns, log.stat().st_size if log.exists() else 0
 
 
 def _local(path: Path, stack: contextlib.ExitStack, hint: str) -> Path:

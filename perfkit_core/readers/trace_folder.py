@@ -27,8 +27,8 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     if not is_folder(path) or any(path.glob(f"*{store.SUFFIX}")):
         return [path], []
     for reader in readers:
-        if reader.files is not None and (inside := reader.files(path)):
-            return list(inside), []
+        if reader.files is not None and (inside := list(reader.files(path))):
+            return inside, _beside(path, inside)
     named = (file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES) and is_file(file))
     visible = [file for file in named if not file.name.startswith(".")]
     # rank2 precedes rank10
@@ -65,6 +65,22 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
         )
         findings.append(Finding("formats-left-out", text))
     return chosen, findings
+
+
+def _beside(path: Path, inside: Sequence[Path]) -> list[Finding]:
+    """Return the warning about trace files in ``path`` next to folders that hold the files ``inside``."""
+    if path in inside[0].parents[:2]:  # the folder of a recording, which has files about it
+        return []
+    files = sorted(file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES))
+    if not files:
+        return []
+    text = plural(
+        "1 file next to the recordings in {folder} was left out: {names:list}",
+        "{n} files next to the recordings in {folder} were left out: {names:list}",
+        len(files),
+        **_names(path, files),
+    )
+    return [Finding("files-left-out", text)]
 
 
 def once(files: Iterable[Path]) -> list[Path]:

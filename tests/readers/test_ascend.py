@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import shutil
 import sqlite3
 from collections import Counter
@@ -19,7 +20,9 @@ import pytest
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.readers.ascend.database import FORMAT
 from perfkit_core.readers.load import load, stream
+from perfkit_core.readers.sqlite_file import opened
 from perfkit_core.testing.conformance import check_source
 from perfkit_core.testing.traces import check_round_trip, check_trace
 from perfkit_core.trace.model.side_tables import COLLECTIVES, DEVICE_TASKS
@@ -110,7 +113,9 @@ def test_the_rules_of_readers_and_files(tmp_path: Path) -> None:
 def test_the_folders_of_several_ranks_are_one_run(tmp_path: Path, write: str) -> None:
     for rank in (0, 1):
         getattr(small(rank), write)(tmp_path)
+    tmp_path.joinpath("gpu.json").write_text("{}")
     trace = load(tmp_path)
+    assert "files-left-out" in {finding.code for finding in trace.quality}
     assert (trace.meta.ranks, trace.meta.world_size) == ((0, 1), 2)
     kernels = trace.to_pandas().query("kind == 'kernel'")
     assert Counter(zip(kernels["rank"], kernels["device"], strict=True)) == {(0, "npu:0"): 3, (1, "npu:1"): 3}
@@ -142,7 +147,10 @@ def test_a_text_without_events_of_the_host(tmp_path: Path) -> None:
 def test_a_streamed_text_lacks_the_vendors_tables(tmp_path: Path) -> None:
     path = small().text(tmp_path) / OUTPUT / "trace_view.json"
     stream(path, tmp_path / "run.perfkit.parquet")
-    assert "tables-not-read" in {finding.code for finding in load(tmp_path / "run.perfkit.parquet").quality}
+    trace, whole = load(tmp_path / "run.perfkit.parquet"), load(path)
+    assert "tables-not-read" in {finding.code for finding in trace.quality}
+    assert (trace.meta.ranks, trace.meta.options) == ((0,), whole.meta.options)
+    assert set(trace.ints("rank")) == {0}
 
 
 def test_a_database_of_an_older_version(tmp_path: Path) -> None:
@@ -197,8 +205,9 @@ def test_damaged_files(tmp_path: Path) -> None:
     (text / "kernel_details.csv").write_bytes(b'Name,Start Time(us),Duration(us)\n"cut')
     assert "kernel_details.csv: not a readable table" in refusal(text.parent)
     for rows, part in (
-        ("Name,Start Time(us),Duration(us)\nmm,soon,1\n", "'soon' (row 1 of the column Start Time(us)"),
+        ("Name,Start Time(us),Duration(us)\nmm,soon,1\n", "'soon', row 1 of the column Start Time(us)); let the"),
         ("Name,Name,Start Time(us),Duration(us)\na,b,1,1\n", "exists 2 times"),
+        ("Name,Start Time(us),Duration(us),Block Dim\nmm,1,1,few\n", "'few' in the column Block Dim is not a number"),
         (
             "Name,Duration(us)\na,1\n",
             'kernel_details.csv: not a readable table (\'Field "Start Time(us)" does not exist',
@@ -225,6 +234,42 @@ def test_a_database_that_another_process_writes(tmp_path: Path) -> None:
     before = files_in(path.parent)  # the writer has closed it, and its log is gone
     assert len(load(path)) < 31
     assert files_in(path.parent) == before == {str(path)}
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_database_that_changes_while_it_is_read(tmp_path: Path, mode: str) -> None:
+    path = small().database(tmp_path) / OUTPUT / "ascend_pytorch_profiler_0.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute(f"PRAGMA journal_mode = {mode}")
+    os.utime(path, (0, 0))
+
+    def read() -> None:
+        with opened(path, False, FORMAT) as database, closing(sqlite3.connect(path)) as writer:
+            database.value("TASK", "COUNT(*)")
+            writer.execute("DELETE FROM TASK")
+            writer.commit()
+
+    with pytest.raises(SourceError, match="another process writes"):
+        read()
+
+
+def test_rows_without_times_are_counted(tmp_path: Path) -> None:
+    path = small().database(tmp_path) / OUTPUT / "ascend_pytorch_profiler_0.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE TASK RENAME COLUMN startNs TO began")
+        connection.execute("UPDATE OP_MEMORY SET size = NULL WHERE rowid = 1")
+        connection.commit()
+    trace = load(path)
+    assert "7 of 27 events were left out" in str(
+        next(f for f in trace.quality if f.code == "events-without-start").text
+    )
+    assert sorted(trace.to_pandas().query("kind == 'memory'")["bytes"]) == [-16384, 4096, 16384]
+
+
+def test_the_databases_of_two_ranks_in_one_folder(tmp_path: Path) -> None:
+    folder, other = (small(rank).database(tmp_path / str(rank)) / OUTPUT for rank in (0, 1))
+    shutil.copy(other / "ascend_pytorch_profiler_1.db", folder)
+    assert load(folder).meta.ranks == (0, 1)
 
 
 def test_a_database_with_values_of_wrong_types(tmp_path: Path) -> None:
@@ -327,6 +372,12 @@ def test_collectives_are_those_of_communication_json(real: Path) -> None:
     assert sorted(names) == sorted(listed)
     for name, duration in zip(names, durations, strict=True):
         assert abs(duration - listed[name]["Elapse Time(ms)"] * 1e6) <= 1
+    links = [
+        values["Communication Bandwidth Info"]["HCCS"] for name, values in step["collective"].items() if "@" in name
+    ]
+    table = trace.to_pandas()
+    parts = table[(table["kind"] == "other") & table["args"].str.contains('"link type": ?"HCCS"', na=False)]
+    assert parts["bytes"].sum() == round(sum(link["Transit Size(MB)"] for link in links) * 1e6)
 
 
 @pytest.mark.parametrize("real", [name for name in REAL if "text" in name], indirect=True)
@@ -349,6 +400,8 @@ def test_memory_is_that_of_operator_memory(real: Path) -> None:
         rows = vendor_rows(real / "operator_memory.csv")
         expected = sum(round(float(row["Size(KB)"]) * 1024) for row in rows)
         assert table.loc[table["bytes"] > 0, "bytes"].sum() == expected
+        records = (row for row in vendor_rows(real / "memory_record.csv") if row["Component"] == "PTA+GE")
+        assert table["total_bytes"].max() / 2**20 == max(float(row["Total Allocated(MB)"]) for row in records)
 
 
 @pytest.mark.parametrize("name", ["text/level1", "db/level1"])

@@ -76,8 +76,10 @@ def _slowest(facts: RuleInput, rows: IntArray) -> tuple[dict[str, float], Messag
     call to call, so the shortest call contains the least of them."""
     calls = instances.instances(facts.trace)
     calls = calls[calls["row"].isin(rows) & (calls["bytes"].fillna(0) >= _LARGE_BYTES)]
-    each = calls.groupby(["collective", "bytes"])["dur_ns"].agg(["sum", "min", "max", "size"])
-    each = each[each["size"] > 1]
+    kinds = ["collective", "bytes"]
+    each = calls.groupby(kinds)["dur_ns"].agg(["sum", "min", "max"])
+    of_ranks = calls.fillna({"rank": -1}).groupby([*kinds, "rank"]).size()  # all ranks wait together for the last one
+    each = each[of_ranks.groupby(kinds).max() > 1]
     if each.empty:
         return {}, None
     each = each.reset_index().sort_values("sum")

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, one_of, picked, to_codes, to_int64
+from perfkit_core.base.algorithms.groupby import parts
 from perfkit_core.readers.ascend.host_calls import around
 from perfkit_core.trace.assembly.draft import RECORDED_TYPES, RecordedEvents, integers
 from perfkit_core.trace.model import schema
@@ -33,6 +34,7 @@ of its allocator after that."""
 
 def with_memory(recorded: RecordedEvents, allocations: pa.Table | None) -> RecordedEvents:
     """Return the events with a memory event for the begin and the end of each allocation."""
+    allocations = None if allocations is None else allocations.filter(allocations["bytes"].is_valid())
     if allocations is None or not len(allocations):
         return recorded
     count = len(allocations)
@@ -94,9 +96,12 @@ def _threads(recorded: RecordedEvents, names: pa.Array, start: IntArray) -> tupl
     pid = np.full(len(start), numbers[counts.argmax()] if len(numbers) else NO_ROW)
     tid = np.full(len(start), NO_ROW)
     called = Codes(*to_codes([picked(columns["name"], rows)], len(rows)))
-    wanted = Codes(*to_codes([names.dictionary_encode()], len(names)))
-    for name in wanted.values:
-        mine, here = (np.flatnonzero(column.rows(name)) for column in (called, wanted))
+    wanted = Codes(*to_codes([names.fill_null("").dictionary_encode()], len(names)))
+    code_of = {name: code for code, name in enumerate(called.values)}
+    by_name = np.argsort(called.codes, kind="stable")
+    for name, here in zip(wanted.values, parts(wanted.codes.astype(np.int64), len(wanted.values)), strict=True):
+        code = code_of.get(name, len(code_of))
+        mine = by_name[slice(*np.searchsorted(called.codes[by_name], (code, code + 1)))]
         call = around(mine, begins[mine], begins[mine] + durations[mine], start[here])
         tid[here[call != NO_ROW]] = tids[call[call != NO_ROW]]
     return pid, tid

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import Codes, IntArray, texts, to_codes
+from perfkit_core.base.algorithms.groupby import distinct
 from perfkit_core.readers.chrome.event_rows import as_text
 from perfkit_core.trace.assembly.draft import RecordedEvents, integers, with_integers
 
@@ -33,9 +34,10 @@ def number(args: pa.Array, key: str) -> IntArray:
 def combined(first: Codes, second: Codes) -> tuple[list[tuple[str, str]], IntArray]:
     """Return the different pairs of the texts of two columns, "" for null, and the index of each row's pair."""
     width = len(second.values) + 1
-    pairs, of_row = np.unique((first.codes.astype(np.int64) + 1) * width + second.codes + 1, return_inverse=True)
+    pairs = (first.codes.astype(np.int64) + 1) * width + second.codes + 1
+    of_row, first_rows = distinct([pairs], len(pairs))
     texts_ = ["", *first.values], ["", *second.values]
-    return [(texts_[0][pair // width], texts_[1][pair % width]) for pair in pairs.tolist()], of_row
+    return [(texts_[0][pair // width], texts_[1][pair % width]) for pair in pairs[first_rows].tolist()], of_row
 
 
 def shapes(value: str) -> str | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, first_match, to_codes
+from perfkit_core.base.algorithms.groupby import distinct
 from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.readers.ascend import arguments, device_tasks, host_calls
 from perfkit_core.readers.ascend.allocations import ALLOCATIONS
@@ -19,17 +20,18 @@ from perfkit_core.readers.ascend.database_columns import (
     constant,
     device_names,
     digits,
+    encoded,
     json_objects,
     mapped,
     named,
     nullable,
     quoted,
-    taken,
 )
 from perfkit_core.readers.ascend.device_tasks import BACKEND, DETAILS
 from perfkit_core.readers.ascend.host_calls import DEQUEUE, ENQUEUE, QUEUE_NUMBER
 from perfkit_core.readers.ascend.rank_folder import groups
 from perfkit_core.readers.chrome.dialect import Label
+from perfkit_core.readers.chrome.reader import without_start
 from perfkit_core.readers.sqlite_file import Database, SqliteFormat
 from perfkit_core.trace.assembly.draft import EXTERNAL, RECORDED_TYPES
 from perfkit_core.trace.model import schema
@@ -81,6 +83,7 @@ class AscendDatabase:
         self._links = self._columns("CONNECTION_IDS", {"id": "id", "connection": "connectionId"})
         self._operators = {"link": np.empty(0, np.int64), "start_ns": np.empty(0, np.int64)}
         self._untimed: dict[str, int] = {}
+        self._timed_rows = 0
         self._containers = 0
         self._read: set[str] = set()
 
@@ -124,13 +127,12 @@ class AscendDatabase:
         texts = {
             name: self._text(cells[name][found], missing="N/A") for name in ("name", "type", "core", "shapes", "dtypes")
         }
-        columns = {name: texts[name].cast(pa.string()) for name in ("name", "type", "core")}
-        columns |= {
+        columns = {name: texts[name] for name in ("name", "type", "core")} | {
             "start_ns": pa.array(start[found]), "dur_ns": pa.nulls(int(found.sum()), pa.int64()),
             "wait_ns": nullable(cells["wait_ns"][found]), "blocks": nullable(cells["blocks"][found]),
             "shapes": mapped(texts["shapes"], arguments.shapes), "dtypes": mapped(texts["dtypes"], arguments.types),
         }  # fmt: skip
-        return pa.table([columns[field.name] for field in DETAILS], DETAILS)
+        return pa.table([columns[field.name].cast(field.type) for field in DETAILS], DETAILS)
 
     def allocations(self) -> pa.Table:
         """The vendor's table of allocations."""
@@ -152,7 +154,9 @@ class AscendDatabase:
         return tuple(entry for entry in [*entries, ReadEvents(SUM, self._containers, "TASK")] if entry.count > 0)
 
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(self._database.findings(self._unread()))
+        untimed = sum(self._untimed.values())
+        lost = [without_start(untimed, untimed + self._timed_rows)] if untimed else []
+        return (*lost, *self._database.findings(self._unread()))
 
     def _unread(self) -> dict[str, int]:
         return self._database.unread((self._read | _SUMS).__contains__, _TIMES)
@@ -162,7 +166,7 @@ class AscendDatabase:
                 "forward": "fwdThreadId", "sequence": "sequenceNumber", "shapes": "inputShapes",
                 "dtypes": "inputDtypes", "stack": "callchainId"}  # fmt: skip
         cells = self._timed("PYTORCH_API", keys)
-        names, types = self._text(cells["name"]), named(cells["type"], self._enums["ENUM_API_TYPE"]).dictionary_encode()
+        names, types = self._text(cells["name"]), named(cells["type"], self._enums["ENUM_API_TYPE"])
         pairs, pair_of = arguments.combined(*(Codes(*to_codes([column], len(names))) for column in (types, names)))
         categories = [host_calls.queue_end(name) or _CATEGORIES.get(kind, "cpu_op") for kind, name in pairs]
         labels = [self._labels(category, name) for category, (_, name) in zip(categories, pairs, strict=True)]
@@ -171,14 +175,16 @@ class AscendDatabase:
         self._operators = {"link": cells["link"][operator], "start_ns": cells["start_ns"][operator]}
         links = np.where(queue, cells["link"], NO_ROW)
         number = first_match(links, self._links["id"], self._links["connection"])
-        args = json_objects({"Fwd thread id": digits(cells["forward"]), QUEUE_NUMBER: digits(number)}, len(names))
+        steps = np.array([NO_ROW if label.step is None else label.step for label in labels], np.int64)
+        args = json_objects({"Fwd thread id": digits(cells["forward"]), QUEUE_NUMBER: digits(number)})
         shapes, dtypes = self._text(cells["shapes"]), self._text(cells["dtypes"])
         if arguments.are_shapes(dtypes.dictionary.to_pylist()):  # some versions swap both columns
             shapes, dtypes = dtypes, shapes
         columns = {
-            "name": names, "category": taken(categories, pair_of), "sequence": nullable(cells["sequence"]),
-            **{name: taken([getattr(label, name) for label in labels], pair_of, RECORDED_TYPES[name])
-               for name in ("kind", "phase", "step", "layer")},
+            "name": names, "category": encoded(categories, pair_of), "sequence": nullable(cells["sequence"]),
+            **{name: encoded([getattr(label, name) for label in labels], pair_of)
+               for name in ("kind", "phase", "layer")},
+            "step": nullable(steps[pair_of]),
             EXTERNAL: nullable(np.where(operator, cells["link"], NO_ROW)),
             "shapes": shapes, "dtypes": dtypes, "stack": self._stacks(cells["stack"]), "args": args,
         }  # fmt: skip
@@ -189,11 +195,9 @@ class AscendDatabase:
             "CANN_API", {"name": "name", "type": "type", "thread": "globalTid", "correlation": "connectionId"}
         )
         names = self._text(cells["name"])
-        columns = {
-            "name": names, "kind": mapped(names, host_calls.kind).fill_null(schema.RUNTIME).dictionary_encode(),
-            "category": named(cells["type"], self._enums["ENUM_API_TYPE"]).dictionary_encode(),
-        }  # fmt: skip
-        return self._table(cells, columns)
+        kinds = mapped(names, host_calls.kind).cast(pa.string()).fill_null(schema.RUNTIME).dictionary_encode()
+        category = named(cells["type"], self._enums["ENUM_API_TYPE"])
+        return self._table(cells, {"name": names, "kind": kinds, "category": category})
 
     def _ranges(self, table: str, kind: str, category: str, name: str | None = None) -> pa.Table:
         cells = self._timed(table, {"name": "message", "thread": "globalTid"})
@@ -210,9 +214,9 @@ class AscendDatabase:
         parts = self._columns("COMMUNICATION_TASK_INFO", _PARTS)
         part = first_match(cells["id"], parts["id"], np.arange(len(parts["id"])))
         # A task whose parts are tasks of their own is their sum. Numbers of tasks are used again.
-        keys_of = np.stack([cells[name] for name in ("device", "stream", "task", "correlation")], axis=1)
-        _, group = np.unique(keys_of, axis=0, return_inverse=True)
-        has_parts = np.bincount(group.reshape(-1), cells["part"] != _NONE)[group.reshape(-1)] > 0
+        keys_of = [cells[name] for name in ("device", "stream", "task", "correlation")]
+        group, _ = distinct(keys_of, len(title))
+        has_parts = np.bincount(group, cells["part"] != _NONE)[group] > 0
         sums = has_parts & (cells["part"] == _NONE) & (title < 0) & (part < 0)
         self._containers = int(sums.sum())
         name = np.where(title >= 0, title, cells["type"])
@@ -232,11 +236,10 @@ class AscendDatabase:
         args = json_objects(
             {
                 "data_type": quoted(named(cells["type"], self._enums["ENUM_HCCL_DATA_TYPE"])),
-                "alg_type": quoted(self._text(cells["algorithm"]).cast(pa.string())),
+                "alg_type": quoted(self._text(cells["algorithm"])),
                 "count": digits(cells["count"]),
                 device_tasks.RANK_SIZE: mapped(self._text(cells["group"]), sizes.get),
-            },
-            len(cells["device"]),
+            }
         )
         return self._table(cells, {"name": self._text(cells["name"]), "args": args})
 
@@ -248,15 +251,14 @@ class AscendDatabase:
         ranks = {name: np.where(part[name] == _NONE, NO_ROW, part[name]) for name in ("source", "target")}
         return json_objects(
             {
-                device_tasks.TASK_TYPE: quoted(self._text(cells["type"]).cast(pa.string())),
+                device_tasks.TASK_TYPE: quoted(self._text(cells["type"])),
                 "Task Id": digits(cells["task"]), "Subtask Id": digits(cells["part"]),
-                device_tasks.PART_TYPE: quoted(self._text(part["part_type"]).cast(pa.string())),
+                device_tasks.PART_TYPE: quoted(self._text(part["part_type"])),
                 "src rank": digits(ranks["source"]), "dst rank": digits(ranks["target"]),
                 **{f"{name} type": quoted(named(part[name], enum)) for name, enum in enums.items()},
                 device_tasks.PART_BYTES: digits(part["bytes"]), device_tasks.COPY_BYTES: digits(size),
                 "direction": quoted(named(way, self._enums["ENUM_MEMCPY_OPERATION"])),
-            },
-            len(size),
+            }
         )  # fmt: skip
 
     def _operators_of(self, connection: IntArray) -> IntArray:
@@ -274,6 +276,7 @@ class AscendDatabase:
         self._read.add(table)
         cells = self._columns(table, {**keys, "start_ns": "startNs", "end_ns": "endNs"})
         timed = (cells["start_ns"] > 0) & (cells["end_ns"] >= cells["start_ns"])
+        self._timed_rows += int(timed.sum())
         if not timed.all():
             self._untimed[table] = int((~timed).sum())
         return {name: values[timed] for name, values in cells.items()}
@@ -284,26 +287,28 @@ class AscendDatabase:
 
     def _text(self, ids: IntArray, missing: str | None = None) -> pa.DictionaryArray:
         """Return the texts of ids, null for unknown ids and for the text ``missing``."""
-        numbers, code = np.unique(ids, return_inverse=True)
-        at = first_match(numbers, self._ids, np.arange(len(self._ids)))
+        code, first = distinct([ids], len(ids))
+        at = first_match(ids[first], self._ids, np.arange(len(self._ids)))
         values = self._texts.take(nullable(at)).to_pylist()
-        used = {value: None for value in values if value is not None and value != missing}
-        position = {value: number for number, value in enumerate(used)}
-        new = np.array([position.get(value, NO_ROW) for value in values], np.int32)
-        return pa.DictionaryArray.from_arrays(nullable(new[code]).cast(pa.int32()), pa.array(list(used), pa.string()))
+        return encoded([None if value == missing else value for value in values], code)
 
     def _stacks(self, chains: IntArray) -> pa.DictionaryArray:
         """Return the stacks with these ids, innermost frame first."""
         cells = self._columns("PYTORCH_CALLCHAINS", {"id": "id", "frame": "stack", "depth": "stackDepth"})
         order = np.lexsort((cells["depth"], cells["id"]))
-        frames = self._text(cells["frame"][order]).to_pylist()
+        frames = self._text(cells["frame"][order])
+        codes = frames.indices.fill_null(NO_ROW).to_numpy()
+        texts = [*frames.dictionary.to_pylist(), ""]
         numbers, first = np.unique(cells["id"][order], return_index=True)
-        ends = np.append(first, len(frames))[1:]
+        ends = np.append(first, len(codes))[1:]
+        of_chain = [codes[begin:end].tobytes() for begin, end in zip(first.tolist(), ends.tolist(), strict=True)]
+        number = {chain: at for at, chain in enumerate(dict.fromkeys(of_chain))}  # many chains are alike
         stacks = [
-            ";".join(filter(None, frames[begin:end])) for begin, end in zip(first.tolist(), ends.tolist(), strict=True)
+            ";".join(filter(None, (texts[code] for code in np.frombuffer(chain, codes.dtype).tolist())))
+            for chain in number
         ]
-        at = first_match(chains, numbers, np.arange(len(numbers)))
-        return pa.array(stacks, pa.string()).take(nullable(at)).dictionary_encode()
+        at = first_match(chains, numbers, np.array([number[chain] for chain in of_chain], np.int64))
+        return encoded(stacks, at)
 
     def _table(self, cells: Mapping[str, Any], columns: dict[str, Any]) -> pa.Table:
         count = len(cells["start_ns"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.algorithms.groupby import distinct
 from perfkit_core.readers.ascend.device_tasks import BACKEND
-from perfkit_core.trace.assembly.draft import RECORDED_TYPES
 
 
 def nullable(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
@@ -27,38 +27,40 @@ def constant(value: str, count: int) -> pa.Array:
     return pa.repeat(value, count).dictionary_encode()
 
 
-def device_names(numbers: IntArray) -> pa.Array:
-    found, code = np.unique(np.maximum(numbers, 0), return_inverse=True)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(code, pa.int32()), pa.array([f"{BACKEND}:{number}" for number in found])
+def encoded(values: Sequence[str | None], codes: npt.NDArray[np.integer[Any]]) -> pa.DictionaryArray:
+    """Return the texts ``values[code]``. Negative codes become null."""
+    number = {value: at for at, value in enumerate(dict.fromkeys(value for value in values if value is not None))}
+    new_codes = np.array([*(NO_ROW if value is None else number[value] for value in values), NO_ROW], np.int32)
+    return pa.DictionaryArray.from_arrays(nullable(new_codes[codes]), pa.array(list(number), pa.string()))
+
+
+def device_names(numbers: IntArray) -> pa.DictionaryArray:
+    code, first = distinct([numbers], len(numbers))
+    return encoded([f"{BACKEND}:{max(number, 0)}" for number in numbers[first].tolist()], code)
+
+
+def mapped(column: pa.DictionaryArray, meaning: Callable[[str], str | None]) -> pa.DictionaryArray:
+    return encoded(
+        [meaning(value) for value in column.dictionary.to_pylist()], column.indices.fill_null(NO_ROW).to_numpy()
     )
 
 
-def taken(values: list[Any], codes: IntArray, of_type: pa.DataType = RECORDED_TYPES["name"]) -> pa.Array:
-    kind = pa.string() if pa.types.is_dictionary(of_type) else of_type
-    array = pa.array(values, kind).take(pa.array(codes, mask=codes < 0))
-    return array.dictionary_encode() if pa.types.is_dictionary(of_type) else array
+def named(numbers: IntArray, names: Mapping[int, str]) -> pa.DictionaryArray:
+    code, first = distinct([numbers], len(numbers))
+    return encoded([names.get(number) for number in numbers[first].tolist()], code)
 
 
-def mapped(column: pa.DictionaryArray, meaning: Callable[[str], str | None]) -> pa.Array:
-    return pa.array([meaning(value) for value in column.dictionary.to_pylist()], pa.string()).take(column.indices)
+def quoted(texts: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return JSON strings."""
+    return mapped(texts, lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')
 
 
-def named(numbers: IntArray, names: Mapping[int, str]) -> pa.Array:
-    found, code = np.unique(numbers, return_inverse=True)
-    return pa.array([names.get(number) for number in found.tolist()], pa.string()).take(pa.array(code))
-
-
-def quoted(texts: pa.Array) -> pa.Array:
-    escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
-    return pc.binary_join_element_wise('"', escaped, '"', "")
-
-
-def json_objects(values: Mapping[str, pa.Array], count: int) -> pa.Array:
+def json_objects(values: Mapping[str, pa.Array]) -> pa.Array:
     """Return JSON objects without the values that are null, null if all are."""
-    texts = pa.array([""] * count, pa.string())
-    for key, column in values.items():
-        part = pc.binary_join_element_wise(f', "{key}": ', column, "")
-        texts = pc.binary_join_element_wise(texts, pc.fill_null(part, ""), "")
+    parts = [
+        pc.fill_null(pc.binary_join_element_wise(f', "{key}": ', column.cast(pa.string()), ""), "")
+        for key, column in values.items()
+    ]
+    texts = pc.binary_join_element_wise(*parts, "")
     inner = pc.utf8_slice_codeunits(texts, 2)
     return pc.if_else(pc.equal(texts, ""), None, pc.binary_join_element_wise("{", inner, "}", ""))

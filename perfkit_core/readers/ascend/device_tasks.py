@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import (
     NO_ROW,
@@ -28,6 +29,7 @@ from perfkit_core.base.algorithms.arrays import (
     to_codes,
     valid,
 )
+from perfkit_core.base.algorithms.groupby import distinct
 from perfkit_core.readers.ascend.arguments import combined, number, text_of
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells
 from perfkit_core.trace.assembly.labels import with_sizes
@@ -107,7 +109,8 @@ def with_tasks(
     columns = _with_streams(columns, rows[whole], rows[parts & ~on_plane])
     columns, second = _with_parts(columns, rows, args, on_plane)
     recorded = _with_collectives(replace(recorded, columns=columns), rows[whole])
-    sizes = np.maximum(*(number(picked(recorded.columns["args"], rows), key) for key in (PART_BYTES, COPY_BYTES)))
+    args = picked(recorded.columns["args"], rows)
+    sizes = np.maximum(number(args, PART_BYTES), number(args, COPY_BYTES))
     sized = (parts | (kinds == schema.MEMCPY)) & (sizes >= 0)
     recorded = with_sizes(recorded, rows[sized], sizes[sized])
     if details is not None and len(details):
@@ -158,9 +161,10 @@ def _with_parts(columns: pa.Table, rows: IntArray, args: pa.Array, on_plane: Boo
     if not len(part):
         return columns, part
     start = integers(columns, "start_ns")
-    of_part = _task_keys(args.filter(pa.array(on_plane)), _PART, number(args, _STREAM)[on_plane])
-    of_task = _task_keys(args.filter(pa.array(~on_plane)), _TASK, integers(columns, "stream")[task])
-    codes = np.unique(np.concatenate([of_part, of_task]), axis=0, return_inverse=True)[1].reshape(-1)
+    of_part, of_task = args.filter(pa.array(on_plane)), args.filter(pa.array(~on_plane))
+    of_streams = number(of_part, _STREAM), integers(columns, "stream")[task]
+    of_tasks = ((number(of_part, mine), number(of_task, other)) for mine, other in zip(_PART, _TASK, strict=True))
+    codes, _ = distinct(map(np.concatenate, (of_streams, *of_tasks)), len(rows))
     place_of_part, place_of_task = (
         _places(codes[part_of_codes], start[of_codes])
         for part_of_codes, of_codes in ((slice(len(part)), part), (slice(len(part), None), task))
@@ -169,20 +173,10 @@ def _with_parts(columns: pa.Table, rows: IntArray, args: pa.Array, on_plane: Boo
     same = (other != NO_ROW) & (np.abs(start[other] - start[part]) <= _NEAR_NS)
     targets = other[same]
     by_target = np.argsort(targets)
-    texts = [
-        f"{mine[:-1]}, {more.lstrip()[1:]}"
-        for mine, more in zip(
-            picked(columns["args"], targets[by_target]).to_pylist(),
-            columns["args"].take(pa.array(part[same][by_target])).to_pylist(),
-            strict=True,
-        )
-    ]
-    return with_cells(columns, "args", targets[by_target], pa.array(texts, pa.string())), part[same]
-
-
-def _task_keys(args: pa.Array, keys: tuple[str, str], stream: IntArray) -> IntArray:
-    """Return what identifies tasks, shape (tasks, 3): stream, task and its part."""
-    return np.stack([stream, *(number(args, key) for key in keys)], axis=1)
+    mine = pc.utf8_slice_codeunits(picked(columns["args"], targets[by_target]), 0, -1)
+    more = pc.utf8_slice_codeunits(columns["args"].take(pa.array(part[same][by_target])).combine_chunks(), 1)
+    texts = pc.binary_join_element_wise(mine, more, ", ")
+    return with_cells(columns, "args", targets[by_target], texts), part[same]
 
 
 def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
@@ -198,11 +192,14 @@ def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
 def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> RecordedEvents:
     """Return the events with what the vendor's table of kernels says about the kernels ``rows``."""
     columns = recorded.columns
-    keys = zip(details["name"].to_pylist(), details["start_ns"].to_pylist(), strict=True)
-    at = {key: number_ for number_, key in enumerate(keys)}
-    kernels = zip(picked(columns["name"], rows).to_pylist(), integers(columns, "start_ns")[rows].tolist(), strict=True)
-    near = ((at[key] for shift in _ROUNDED_NS if (key := (name, start + shift)) in at) for name, start in kernels)
-    found = np.array([next(places, NO_ROW) for places in near], np.int64)
+    names = [picked(columns["name"], rows).cast(pa.string()), details["name"].cast(pa.string()).combine_chunks()]
+    codes = to_codes([pa.concat_arrays(names).dictionary_encode()], len(rows) + len(details))[0]
+    starts, described = integers(columns, "start_ns")[rows], details["start_ns"].to_numpy()
+    found = np.full(len(rows), NO_ROW)
+    for shift in _ROUNDED_NS:
+        keys, _ = distinct([codes, np.append(starts + shift, described)], len(codes))
+        last = np.arange(len(details))[::-1]
+        found = np.where(found == NO_ROW, first_match(keys[: len(rows)], keys[len(rows) :][last], last), found)
     rows, chosen = rows[found >= 0], details.take(pa.array(found[found >= 0]))
     exact = valid(chosen["dur_ns"].combine_chunks())
     for name, source in (("dur_ns", "dur_ns"), ("shapes", "shapes"), ("dtypes", "dtypes")):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,7 +75,7 @@ def files(folder: Path) -> list[Path]:
         ranks = [folder]
     else:
         ranks = sorted(child for child in folder.iterdir() if child.name.endswith(SUFFIX) and is_folder(child))
-    return [RankFolder(rank).recording() for rank in ranks]
+    return [recording for rank in ranks for recording in RankFolder(rank).recordings()]
 
 
 class RankFolder:
@@ -87,14 +89,13 @@ class RankFolder:
         """Return the folder to which a file belongs, None if it was taken out of it."""
         return cls(file.parent.parent) if file.parent.name == OUTPUT else None
 
-    def recording(self) -> Path:
-        """Return the file with the events: a database, which is exact, or else the text. Raises SourceError."""
-        output = self.path / OUTPUT
-        names = (DATABASES, f"{DATABASES}.gz", *TRACES)
-        found = [file for name in names for file in sorted(output.glob(name))]
-        if not found:
-            raise SourceError(f"{self.path}: no {TRACES[0]} and no {DATABASES} in {OUTPUT}", NOT_ANALYSED)
-        return found[0]
+    def recordings(self) -> list[Path]:
+        """Return the file with the events: a database, which is exact, or else the text. A folder may have the
+        databases of several ranks. Raises SourceError."""
+        for name in (DATABASES, f"{DATABASES}.gz", *TRACES):
+            if files_of_kind := sorted((self.path / OUTPUT).glob(name)):
+                return files_of_kind
+        raise SourceError(f"{self.path}: no {TRACES[0]} and no {DATABASES} in {OUTPUT}", NOT_ANALYSED)
 
     @functools.cached_property
     def rank(self) -> int | None:
@@ -179,19 +180,26 @@ class RankFolder:
         if not content.strip():
             return None
         try:
-            names = pv.open_csv(pa.BufferReader(content), parse_options=_PARSING).schema.names
+            header = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+            names = next(filter(None, csv.reader(header)), [])  # to read only them, Arrow would convert a block
             types = pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True,
                                       null_values=["", "N/A"], quoted_strings_can_be_null=True)  # fmt: skip
             table = pv.read_csv(pa.BufferReader(content), parse_options=_PARSING, convert_options=types)
             for column in needed if len(table) else ():
                 table.column(column)
-            return table
-        except (pa.ArrowException, KeyError, UnicodeDecodeError) as error:
-            text = f"{path}: not a readable table ({str(error).splitlines()[0][:200]})"
-            raise SourceError(text, "let the profiler analyse the recording again, or remove the file") from None
+            return table.replace_schema_metadata({_FILE: str(path)})
+        except (pa.ArrowException, KeyError, UnicodeDecodeError, csv.Error) as error:
+            raise _unreadable(path, str(error).splitlines()[0][:200]) from None
 
 
 _PARSING: Final = pv.ParseOptions(newlines_in_values=True)
+_FILE: Final = b"file"
+"""Key of the metadata of a table."""
+
+
+def _unreadable(file: Path | str | None, problem: str) -> SourceError:
+    text = f"{file}: not a readable table ({problem})"
+    return SourceError(text, "let the profiler analyse the recording again, or remove the file")
 
 
 def _content(path: Path) -> bytes:
@@ -224,13 +232,19 @@ def _texts(table: pa.Table, name: str) -> pa.ChunkedArray:
 def _times(table: pa.Table, name: str) -> pa.Array:
     """Return times in µs, which are texts, in ns."""
     column = _texts(table, name)
-    times = to_ns(column.to_pylist(), lambda at: f" (row {at + 1} of the column {name} in a table of the vendor)")
+    try:
+        times = to_ns(column.to_pylist(), lambda at: f", row {at + 1} of the column {name}")
+    except SourceError as error:
+        raise _unreadable(table.schema.metadata[_FILE].decode(), error.message) from None
     return pc.if_else(pc.is_valid(column).combine_chunks(), pa.array(times), None)
 
 
 def _sizes(table: pa.Table, name: str, unit: int) -> pa.Array:
     column = _texts(table, name)
-    plain = pc.if_else(pc.match_substring_regex(column, r"^-?\d{1,12}(\.\d+)?$"), column, None)
+    plain = pc.if_else(pc.match_substring_regex(column, r"^-?\d{1,12}(\.\d+)?([eE]-\d{1,3})?$"), column, None)
+    for wrong in pc.unique(column.filter(pc.invert(pc.is_in(column, plain)))).to_pylist()[:1]:
+        file = table.schema.metadata[_FILE].decode()
+        raise _unreadable(file, f"{wrong[:40]!r} in the column {name} is not a number")
     return pc.cast(pc.round(pc.multiply(plain.cast(pa.float64()), float(unit))), pa.int64())
 
 

@@ -19,11 +19,14 @@ CALLS = {"torch": ("c10d::allreduce_", torch_name), "paddle": ("c_allreduce_sum"
 
 
 def made(
-    rows: list[dict[str, Any]], rank: int | None = None, names: Callable[[str], str | None] | None = None
+    rows: list[dict[str, Any]],
+    rank: int | None = None,
+    names: Callable[[str], str | None] | None = None,
+    steps: int = 3,
 ) -> Trace:
-    """Return a trace of three steps of 1000 µs, each with these events. Each step has separate correlation ids."""
+    """Return a trace of steps of 1000 µs, each with these events. Each step has separate correlation ids."""
     found = []
-    for step in range(3):
+    for step in range(steps):
         found.append(host(f"step {step}", "step", step * 1000 * US, 1000 * US, step=step))
         for row in rows:
             more = {"start_ns": (row["start_ns"] + step * 1000) * US, "dur_ns": row["dur_ns"] * US}
@@ -60,6 +63,12 @@ def test_exposed_communication() -> None:
     def two_ranks(late: int) -> Trace:
         return concat_traces([made(training(300), rank=0), made(training(300 - late, begin=506 + late), rank=1)])
 
+    def slow(rank: int, steps: int) -> Trace:
+        rows = training(850, begin=110)
+        rows[1]["dur_ns"] = 100
+        rows[4]["bytes"] = 4 << 20
+        return made(rows, rank, steps=steps)
+
     def cases(framework: str) -> Cases:
         call, names = CALLS[framework]
         return {
@@ -75,6 +84,8 @@ def test_exposed_communication() -> None:
             "100 of 1000 µs": made(training(100)),
             "101 of 1000 µs": made(training(101)),
             "without steps": trace([device(KERNEL, "kernel", 0, 10)]),
+            "4 MiB in 850 µs in each of three steps": slow(0, 3),
+            "4 MiB in 850 µs in one step: both ranks may wait for a third one": concat_traces([slow(0, 1), slow(1, 1)]),
         }
 
     check_rule("exposed-communication", cases)
