@@ -28,6 +28,11 @@ from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps, WorkBetween
 from perfkit_core.trace.storage import background
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 _SECONDS: Final = 0.005
 """Time between two samples."""
 _SWITCH_SECONDS: Final = 0.0005
@@ -246,6 +251,16 @@ class StepClock:
         elif changed:
             self._frames.stop()
             self._used, self._start = self.utilisation, None
+        self.leave_out(begun[0])
+
+    def leave_out(self, since_ns: int) -> None:
+        """Leave the time since ``since_ns`` out of the running step, if it is not recorded: perfkit itself took it."""
+        if self._action is Action.OFF:
+            now_ns, ran_ns, waited_ns, preempted, faults, process_ns = self._begun
+            spent_ns = time.perf_counter_ns() - since_ns
+            ran_ns = None if ran_ns is None else ran_ns + spent_ns
+            process_ns = None if process_ns is None else process_ns + spent_ns
+            self._begun = now_ns + spent_ns, ran_ns, waited_ns, preempted, faults, process_ns
 
     def interrupted(self) -> None:
         """Leave out the running step, which contains something else, for example a validation."""
@@ -360,10 +375,9 @@ class Usage:
         """Return the time in ns, the time that the thread ran and waited for a processor in ns, how often the system
         took its processor away, the pages that it touched first, and the time that all threads of the process ran.
         Unknown numbers are None."""
+        now_ns, process_ns = time.perf_counter_ns(), time.process_time_ns()
         ran_ns = waited_ns = preempted = faults = None
-        with contextlib.suppress(Exception):  # not every system has these numbers
-            import resource
-
+        try:
             usage = resource.getrusage(resource.RUSAGE_THREAD)
             preempted, faults = usage.ru_nivcsw, usage.ru_minflt
             thread = os.getpid(), threading.get_native_id()
@@ -373,7 +387,9 @@ class Usage:
                 self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             if self._file is not None:
                 ran_ns, waited_ns = map(int, os.pread(self._file, 64, 0).split()[:2])
-        return time.perf_counter_ns(), ran_ns, waited_ns, preempted, faults, time.process_time_ns()
+        except Exception:  # not every system has these numbers
+            pass
+        return now_ns, ran_ns, waited_ns, preempted, faults, process_ns
 
     def own_ns(self) -> int:
         """Return a clock of the calling thread in ns that stands still while the thread waits for a processor."""

@@ -70,6 +70,21 @@ def test_the_clock_measures_a_step() -> None:
     assert first.ran_ns is None or first.ran_ns < first.wall_ns  # a sleeping thread does not run
 
 
+def test_the_time_of_perfkit_itself_is_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end of a step takes 20 ms in the clock, and 20 ms elsewhere in perfkit."""
+    monkeypatch.setattr(step_clock.background, "busy", lambda: time.sleep(0.02))
+    clock = StepClock()
+    begin = 0
+    for number in range(3):
+        begin, before = time.perf_counter_ns(), begin
+        clock.begins(number, OFF)
+        since = time.perf_counter_ns()
+        time.sleep(0.02)
+        clock.leave_out(since)
+    (step,) = clock.times().steps
+    assert 0 < step.wall_ns <= time.perf_counter_ns() - before - 80_000_000
+
+
 def test_the_cpu_utilisation_is_that_of_the_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processors are read where steps 2, 4, 6 and 7 begin. Steps 2, 3 and 6 are recorded, in two cycles."""
     readings = iter([(0, 0), (30, 40), (100, 100), (110, 140), (110, 140)])
