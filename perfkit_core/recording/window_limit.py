@@ -46,8 +46,9 @@ class EventEstimate:
     _begun: float = field(default_factory=time.perf_counter)
 
     def events(self, per_second: int = _FAST) -> int:
-        """Return an estimate: at most ``per_second`` since it was made. What the framework cannot count is limited by the time and by the memory that the process
-        has taken since it had least. The script may have taken this memory, so the estimate may be too high."""
+        """Return an estimate, at most ``per_second``. What the framework cannot count is limited by the time and by the
+        memory that the process has taken since it had least. The script may have taken it: the estimate may be too
+        high."""
         by_time = (time.perf_counter() - self._begun) * per_second
         resident = memory_limit.resident()
         self._resident = min(self._resident, resident)  # the script may have freed memory
