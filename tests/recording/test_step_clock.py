@@ -280,6 +280,20 @@ def test_python_switches_threads_more_often_while_frames_are_sampled() -> None:
     sys.setswitchinterval(before)
 
 
+def test_a_long_sampling_does_not_slow_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switching more often costs nothing if no other thread runs Python code, else up to 9%."""
+    before, threads, end = sys.getswitchinterval(), [2], time.monotonic() + 60
+    monkeypatch.setattr(threading, "active_count", lambda: threads[0])
+    sampler = FrameSampler(thin=True)
+    sampler.start()
+    for threads[0] in (2, 3, 2):
+        while (sys.getswitchinterval() < before) != (threads[0] == 2) and time.monotonic() < end:
+            time.sleep(0.001)
+        assert (sys.getswitchinterval() < before) == (threads[0] == 2)
+    sampler.stop()
+    assert sys.getswitchinterval() == before
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, nothing is collected inside a call")
 def test_nothing_is_collected_while_frames_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A collection calls code of the program, which lets the sampled thread leave the frame being read."""
