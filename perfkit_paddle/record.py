@@ -34,8 +34,9 @@ INSTEAD: Final = {
     ),
 }
 """Option of ``perfkit record`` that Paddle's profiler does not support → sentence on the alternative."""
-EVENTS: Final = (60, 700, 4_000_000)
-"""Memory that Paddle's profiler needs for an event: while it records, and more at the end of a cycle; most events."""
+EVENTS: Final = (40, 700, 4_000_000)
+"""Bytes that Paddle's profiler needs at least for an event while it records, and more at the end of a cycle; most
+events."""
 _WITH_MEMORY: Final = 1_000_000
 """Most events if allocations are recorded. Paddle then needs 18 s at the end, four times as long for twice as many."""
 

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -213,9 +214,11 @@ class ScriptRecording:
     def _ended(self) -> None:
         """A step has ended."""
         self._end_step()
+        since_ns, clock = time.perf_counter_ns(), self._made().clock
         counts = self._recording.complete > 0 and not self._recording.recording
         after, self._counts = self._counts, counts  # the profiler stops within the first step after a window
-        self._between.step(self._made().clock.own_ns if counts and after else None)
+        self._between.step(clock.own_ns if counts and after else None)
+        clock.leave_out(since_ns)
 
     def _end_step(self) -> None:
         self._ends += 1

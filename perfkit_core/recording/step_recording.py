@@ -259,15 +259,23 @@ class StepRecording:
         self._clock.begins(step, self._planned(step))
         self._enter(step)
 
-    @_guarded
     def step_ended(self) -> None:
         """End the running step and begin the next one."""
         if not self._running:
             return
-        self._paused = False
         ends_window = self._window.ends_cycle(self._step, self._begun)
         if ends_window:
             self._over, self._written_events = False, 0
+        off = self._action is Action.OFF and not self._paused and self.demand is None
+        if off and self._planned(self._step + 1) is Action.OFF:  # nearly all steps: without what takes long
+            self._clock.begins(self._step + 1, Action.OFF)
+            self._step += 1
+        else:
+            self._end_step(ends_window)
+
+    @_guarded
+    def _end_step(self, ends_window: bool) -> None:
+        self._paused = False
         self._clock.begins(self._step + 1, self._planned(self._step + 1))
         if self._action is Action.RECORD:
             self._steps_of_cycle += 1

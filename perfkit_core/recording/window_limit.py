@@ -19,14 +19,15 @@ from typing import Final
 from perfkit_core.base.language.messages import Text, message
 from perfkit_core.base.system import memory_limit
 
-_MOST_OF_FREE: Final = 0.6
-"""Share of the free memory that a profiler may need when it stops. perfkit's reading follows."""
+_MOST_OF_FREE: Final = 0.4
+"""Share of the free memory that a profiler may need when it stops. perfkit's reading then needs half as much again,
+and between two checks, the profiler records more."""
 _LITTLE_BYTES: Final = 128 << 20
 """Less memory is there. To ask how much is free takes 0.4 ms, and each recorded step would be longer by this time."""
 _SECONDS: Final = 0.2
 """Time between two checks within a step."""
-_FASTEST: Final = 400_000
-"""Events that a thread can produce in a second at most."""
+_FAST, _FASTEST = 400_000, 1_000_000
+"""Events that a thread of a usual program can produce in a second, and that any thread can produce."""
 
 
 @dataclass
@@ -44,20 +45,25 @@ class EventEstimate:
     _resident: int = field(default_factory=memory_limit.resident)
     _begun: float = field(default_factory=time.perf_counter)
 
-    def events(self) -> int:
-        """Return an estimate. What the framework cannot count is limited by the time and by the memory that the process
-        has taken since. The script may have taken this memory, so the estimate may be too high."""
-        by_time = (time.perf_counter() - self._begun) * _FASTEST
-        by_memory = max(memory_limit.resident() - self._resident, 0) / self.recording_bytes
+    def events(self, per_second: int = _FAST) -> int:
+        """Return an estimate, at most ``per_second``. What the framework cannot count is limited by the time and by the
+        memory that the process has taken since it had least. The script may have taken it: the estimate may be too
+        high."""
+        by_time = (time.perf_counter() - self._begun) * per_second
+        resident = memory_limit.resident()
+        self._resident = min(self._resident, resident)  # the script may have freed memory
+        by_memory = (resident - self._resident) / self.recording_bytes
         return self.counted() or int(min(by_time, by_memory))
 
     def reason(self, most_events: int, more_events: int = 0, processes: Callable[[], int] = lambda: 1) -> Text | None:
         """Return why the window must end, or None. ``more_events`` are those of a step that would follow.
         ``processes()`` returns the number of processes that share the free memory."""
-        events = self.events() + more_events
+        so_far = self.events()
+        events = so_far + more_events
         if events > most_events:
             return message("it would have more than {events:count} events", events=most_events)
-        needed = events * self.stop_bytes
+        # too many events only take time, but a process that needs too much memory is killed
+        needed = self.events(_FASTEST) * events // max(so_far, 1) * self.stop_bytes
         if needed < _LITTLE_BYTES:
             return None
         free = memory_limit.free()

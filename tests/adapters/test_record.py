@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import runpy
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -264,6 +265,32 @@ def test_from_the_command_line(native: Framework, run_script: Run, tmp_path: Pat
     assert linear["shapes"].str.startswith("[[2],[3,4],[4,2]").all()
     assert len(linear) >= 3
     assert events[events["kind"] == "python"]["name"].astype("string").str.contains("train.py", regex=False).any()
+
+
+SET_AT_THE_TOP = {
+    "torch": (
+        {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+        "native.get_num_threads()",
+        "1",
+    ),
+    "paddle": (
+        {"FLAGS_enable_pir_api": "0", "FLAGS_allocator_strategy": "naive_best_fit", "CUDA_VISIBLE_DEVICES": ""},
+        "native.framework.use_pir_api(), *native.get_flags(['FLAGS_allocator_strategy']).values()",
+        "False naive_best_fit",
+    ),
+}
+
+
+def test_variables_that_a_script_sets_before_its_imports_hold(native: Framework, tmp_path: Path) -> None:
+    """The framework, and numpy, read theirs when they are imported. A process of its own has imported neither."""
+    variables, asked, answer = SET_AT_THE_TOP[native.name]
+    text = f"import os, sys\nprint({{'numpy', '{native.name}'}} & {{*sys.modules}})\nos.environ.update({variables})\n"
+    text += f"import {native.name} as native\nprint({asked})\n"
+    (tmp_path / "train.py").write_text(f"{text}print({variables}.items() <= os.environ.items())\n", encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
+    command = [sys.executable, "-m", "perfkit", "record", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"set()\n{answer}\nTrue\n"), done.stderr
 
 
 def test_a_module_whose_steps_are_calls_in_another_module(native: Framework, run_script: Run, tmp_path: Path) -> None:

@@ -77,6 +77,21 @@ def test_a_step_in_which_a_recording_was_written_does_not_count(monkeypatch: pyt
     assert timed(*[OFF] * 7) == [(2, False), (5, False)]
 
 
+def test_the_time_of_perfkit_itself_is_no_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end of a step takes 20 ms in the clock, and 20 ms elsewhere in perfkit."""
+    monkeypatch.setattr(step_clock.background, "idle_since", lambda: time.sleep(0.02) or 0)
+    clock = StepClock()
+    begin = 0
+    for number in range(3):
+        begin, before = time.perf_counter_ns(), begin
+        clock.begins(number, OFF)
+        since = time.perf_counter_ns()
+        time.sleep(0.02)
+        clock.leave_out(since)
+    (step,) = clock.times().steps
+    assert 0 < step.wall_ns <= time.perf_counter_ns() - before - 80_000_000
+
+
 def test_the_cpu_utilisation_is_that_of_the_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processors are read where steps 2, 4, 6 and 7 begin. Steps 2, 3 and 6 are recorded, in two cycles."""
     readings = iter([(0, 0), (30, 40), (100, 100), (110, 140), (110, 140)])
@@ -270,6 +285,20 @@ def test_python_switches_threads_more_often_while_frames_are_sampled() -> None:
     sampler.stop()
     assert sys.getswitchinterval() == 0.002
     sys.setswitchinterval(before)
+
+
+def test_a_long_sampling_does_not_slow_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switching more often costs nothing if no other thread runs Python code, else up to 9%."""
+    before, threads, end = sys.getswitchinterval(), [2], time.monotonic() + 60
+    monkeypatch.setattr(threading, "active_count", lambda: threads[0])
+    sampler = FrameSampler(thin=True)
+    sampler.start()
+    for threads[0] in (2, 3, 2):
+        while (sys.getswitchinterval() < before) != (threads[0] == 2) and time.monotonic() < end:
+            time.sleep(0.001)
+        assert (sys.getswitchinterval() < before) == (threads[0] == 2)
+    sampler.stop()
+    assert sys.getswitchinterval() == before
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, nothing is collected inside a call")

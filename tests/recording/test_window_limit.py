@@ -22,27 +22,42 @@ def test_a_guess_is_limited_by_time_and_by_memory(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     assert EventEstimate(100, 1, 100, int, 1_000_000, now - 2).events() == 40_000
     assert EventEstimate(1, 1, 100, int, 1_000_000, now - 2).events() == 800_000
-    assert EventEstimate(1, 1, 100, int, 6_000_000, now - 2).events() == 0
+    estimate = EventEstimate(100, 1, 100, int, 6_000_000, now - 2)
+    assert estimate.events() == 0
+    monkeypatch.setattr(memory_limit, "resident", lambda: 5_500_000)
+    assert estimate.events() == 5_000  # the script has freed 1 MB before
 
 
 @pytest.mark.parametrize(
     ("events", "more", "free", "says"),
     [
-        (100, 0, 1000.0, None),
+        (100, 0, 1250.0, None),
         (101, 0, 1000.0, "it would have more than 100 events"),
         (60, 41, 1000.0, "it would have more than 100 events"),
-        (61, 0, 500.0, "its events would need more memory than is free"),
-        (60, 0, 500.0, None),
+        (41, 0, 500.0, "its events would need more memory than is free"),
+        (40, 0, 500.0, None),
         (60, 0, None, None),
     ],
 )
 def test_a_window_is_full(
     monkeypatch: pytest.MonkeyPatch, events: int, more: int, free: float | None, says: str | None
 ) -> None:
-    """Each event needs 5 MB when the profiler stops, which may need 60% of the free memory, here in MB."""
+    """Each event needs 5 MB when the profiler stops, which may need 40% of the free memory, here in MB."""
     monkeypatch.setattr(memory_limit, "free", lambda: free and free * 1e6)
     reason = EventEstimate(1, 5_000_000, 100, lambda: events).reason(100, more)
     assert (reason and str(reason)) == says
+
+
+def test_memory_must_suffice_for_the_fastest_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one second, a usual program makes 400,000 events, which fit, but some make 1,000,000, which need 3 GB."""
+    monkeypatch.setattr(memory_limit, "resident", lambda: 1 << 40)
+    monkeypatch.setattr(memory_limit, "free", lambda: 4e9)
+    now = time.perf_counter()
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    estimate = EventEstimate(1, 3000, 500_000, int, 0, now - 1)
+    assert estimate.events() == 400_000
+    assert str(estimate.reason(500_000)) == "its events would need more memory than is free"
+    assert "more than 300,000 events" in str(estimate.reason(300_000))
 
 
 def test_the_free_memory_is_not_asked_for_each_short_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from perfkit_core.errors import UsageError
 
 ENVIRONMENT: Final = "PERFKIT_MAX_MEMORY"
 """Environment variable with the limit, such as ``8 GiB``."""
-_CGROUP: Final = Path("/sys/fs/cgroup")
+_CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 _SPARE: Final = 2
 """Cached results are dropped until this multiple of the required size is free, because temporary arrays follow."""
@@ -118,7 +118,7 @@ def _free_in_groups() -> Iterator[int]:
     system has read count as used there, although their memory is freed when it is needed."""
     groups: list[tuple[Path, str, str]] = []
     with suppress(OSError, ValueError):
-        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+        for line in _OWN_CGROUPS.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
                 groups.append((_CGROUP / path.lstrip("/"), "memory.max", "memory.current"))

@@ -6,6 +6,7 @@ import gc
 import importlib
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -38,8 +39,11 @@ def installed(module: str) -> bool:
 
 
 def instances(cls: type) -> int:
-    """Return the number of objects of a class and its subclasses. Takes 0.1 s if a framework is imported."""
-    return sum(issubclass(type(value), cls) for value in gc.get_objects())
+    """Return the number of objects of a class and its subclasses. No Python code runs for each: it may be recorded."""
+    counts, family = Counter(map(id, map(type, gc.get_objects()))), [cls]
+    for of in family:
+        family += type.__subclasses__(of)
+    return sum(counts[number] for number in {*map(id, family)})
 
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:

@@ -51,6 +51,41 @@ def test_the_default_leaves_half_of_the_free_memory() -> None:
     assert abs(memory_limit.default_limit() - memory_limit.resident() - free / 2) < 0.2 * free
 
 
+UNLIMITED_V1 = 9_223_372_036_854_771_712
+
+
+@pytest.mark.parametrize(
+    ("groups", "version", "limits", "free"),
+    [
+        ("0::/", 2, {}, []),
+        ("0::/", 2, {"": ("1000", "700", 50)}, [350]),  # in a container, its own group is the root
+        ("0::/job/step", 2, {"job/step": ("max", "600", 0), "job": ("1000", "700", 50)}, [350]),
+        ("0::/job/step", 2, {"job/step": ("400", "300", 9), "job": ("1000", "990", 0)}, [109, 10]),
+        ("4:cpu,memory:/job\n0::/", 1, {"job": ("1000", "700", 50)}, [350]),
+        ("4:memory:/job/step", 1, {"job/step": (UNLIMITED_V1, 5, 0), "job": (800, 5, 0)}, [UNLIMITED_V1 - 5, 795]),
+        ("4:memory:/outside\n3:cpu:/", 1, {"": ("1000", "700", 0)}, [300]),  # a container that sees itself as the root
+    ],
+)
+def test_the_memory_that_control_groups_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    groups: str, version: int, limits: dict[str, tuple[str, str, int]], free: list[int],
+) -> None:  # fmt: skip
+    """``limits``: group → limit, used, and what is used by files that nobody has used for long, in bytes."""
+    files = ("memory.max", "memory.current") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    for group, (most, used, cached) in limits.items():
+        folder = tmp_path / ("" if version == 2 else "memory") / group
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, value in zip(files, (most, used), strict=True):
+            (folder / name).write_text(f"{value}\n")
+        (folder / "memory.stat").write_text(f"active_file 7\ninactive_file {cached}\n")
+    (tmp_path / "own").write_text(f"{groups}\n")
+    monkeypatch.setattr(memory_limit, "_CGROUP", tmp_path)
+    monkeypatch.setattr(memory_limit, "_OWN_CGROUPS", tmp_path / "own")
+    assert list(dict.fromkeys(memory_limit._free_in_groups())) == free
+    if free:
+        assert memory_limit.free() == min(free)
+
+
 @pytest.mark.parametrize("make", SIZES, ids=[make.__name__ for make in SIZES])
 def test_each_way_to_much_memory_is_limited(make: Callable[[Path, int], None], tmp_path: Path) -> None:
     """Each of these files takes a few hundred KB, and hundreds of MB in memory."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.base.system.packages import installed
+from perfkit_core.base.system.packages import installed, instances
 
 pytestmark = pytest.mark.bare
 
@@ -20,3 +20,16 @@ def test_a_folder_of_recordings_is_no_package(tmp_path: Path, monkeypatch: pytes
     monkeypatch.syspath_prepend(tmp_path)
     names = ("recordings_of_a_framework", "package", "broken", "module", "missing", "sys")
     assert [name for name in names if installed(name)] == ["package", "broken", "module", "sys"]
+
+
+def test_the_objects_of_a_class_and_its_subclasses_are_counted() -> None:
+    class Base: ...
+
+    class Left(Base): ...
+
+    class Right(Base): ...
+
+    class Both(Left, Right): ...
+
+    kept = [Base(), Left(), Both(), Both()]
+    assert [instances(cls) for cls in (Base, Left, Right, Both)] == [len(kept), 3, 2, 2]
