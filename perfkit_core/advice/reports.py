@@ -58,18 +58,20 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     """Return a report that fits one screen: what to change, where, the predicted time and the fix of the first ``most``
     items of advice, and one line each on the other advice and on the rules that could not be evaluated."""
     of, source = step_or_recording(trace), source_facts.source(trace)
-    saving = [advice for advice in advices.advice if advice.prediction.saving_ns is not None or advices.questions]
-    shown = (saving or list(advices.advice))[:most]
-    rest = [advice for advice in advices.advice if advice not in shown]
+    shown, rest = advices.advice[:most], advices.advice[most:]
     texts = [in_words(number, advice, advices, of, records, short=True) for number, advice in enumerate(shown, 1)]
     lines: list[Text] = []
     if rest:
         other_advice = [
-            message("{id} (saving unknown)", id=advice.id) if advice.prediction.saving_ratio is None
-            else message("{id} ({share:ratio})", id=advice.id, share=advice.prediction.saving_ratio) for advice in rest
+            message("{title} (saving unknown)", title=advice.title) if advice.prediction.saving_ratio is None
+            else message("{title} ({share:ratio})", title=advice.title, share=advice.prediction.saving_ratio)
+            for advice in rest[:most]
         ]  # fmt: skip
-        lines.append(message("More advice: {others:list}.", others=other_advice))
-    unsure = uncertain(advices) if not saving else []
+        if len(rest) > most:
+            other_advice.append(message("{count} more", count=len(rest) - most))
+        lines.append(message("More advice (--limit 0): {others:list}.", others=other_advice))
+    promises = advices.questions or any(advice.prediction.saving_ns is not None for advice in shown)
+    unsure = [] if promises else uncertain(advices)
     lines += uncertain_in_words(unsure)
     lines += filter(None, [text.profiler_time(advices.base, of)])
     if advices.not_evaluable:
