@@ -3,7 +3,7 @@
 The account says where the time went, not what a change saves. Without a cause, other work may take its place: the host
 is then late with the next launch, or the device is still busy. So the recording is replayed without the events of each
 cause: their calls and device work take no time, and nothing waits for them. This is a bound: no change of this cause
-alone makes the step shorter. Bounds do not add up.
+alone makes the step shorter than that. Bounds do not add up.
 
 What is in flight, has no recorded launch, or follows the last work has no bound, because its reason is unknown.
 """
@@ -53,7 +53,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     steps = steps.only(np.isin(steps.number, parts["step"]) | (steps.number < 0))
     if contradiction(replay) is not None or not len(steps) or not len(parts["word"]):
         return pd.DataFrame(columns=[column.name for column in COLUMNS if column is not RANK])
-    time_ns, rows = parts["time_ns"], list[tuple[Any, ...]]()
+    time_ns, rows = parts["launched_ns"], list[tuple[Any, ...]]()  # while the device does the work of the steps
     host = parts["word"] == WORDS.index(HOST)
     inner = np.where(host & (parts["part"] != NO_ROW), parts["part"], parts["cause"])
     causes = group({"word": parts["word"], "cause": np.where(host, parts["cause"], NO_ROW), "inner": inner})

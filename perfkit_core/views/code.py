@@ -159,10 +159,13 @@ def running_before(trace: Trace) -> BoolArray:
 
 
 def frame_names(trace: Trace) -> Codes:
-    """Return the names of all events. Frames that began before the recording have names without a line."""
+    """Return the names of all events, without addresses of objects. Frames that began before the recording have names
+    without a line."""
     names = trace.codes("name")
     code = names.codes + np.where(running_before(trace), len(names.values), 0).astype(np.int32)
-    return Codes(code, [*names.values, *(_NUMBER.sub("", name) for name in names.values)])
+    texts = [*names.values, *(_NUMBER.sub("", name) for name in names.values)]
+    distinct, values = pd.factorize(np.array([*map(grouping.called, texts)], dtype=object))
+    return Codes(np.append(distinct, NO_ROW)[code].astype(np.int32), values.tolist())
 
 
 COLUMNS: Final = (
