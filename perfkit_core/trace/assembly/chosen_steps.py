@@ -22,6 +22,7 @@ from perfkit_core.trace.model.timed_steps import STEP_CLOCK
 from perfkit_core.trace.model.trace import Trace
 
 NONE: Final = "none"
+CHOSEN: Final = "chosen-steps"
 _RANGES: Final = sorted(schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC})
 _OF_STEPS: Final = frozenset(
     {
@@ -72,7 +73,7 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
     unrelated = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
     # measured step times of the recorded steps do not belong to the chosen ones
     chosen = changed.with_ints(step=step).with_tables(step_clock=STEP_CLOCK.table({}))
-    quality = (*unrelated, *lost_records.findings(chosen), *findings, Finding("chosen-steps", text, note=True))
+    quality = (*unrelated, *lost_records.findings(chosen), *findings, Finding(CHOSEN, text, note=True))
     return replace(chosen, quality=quality)
 
 

@@ -135,31 +135,32 @@ def steady_steps(trace: Trace) -> SteadySteps:
     described = dict(zip(*(values for values in serving_steps(trace)), strict=True))
     for rank in ranks(trace).tolist():
         rows = recorded[trace.ints("rank")[recorded] == rank]
-        periods: Periods | Message | None = None
+        periods: Periods | None = None
         if len(rows):
             begin, end, number = trace.ints("start_ns")[rows], trace.end_ns[rows], trace.ints("step")[rows]
             served = int(rows[0]) in described
             sources.append(StepSource(rank, SERVER if served else RECORDED, first_row=int(rows[0])))
         else:
-            periods = inferred_periods(trace, rank)
-            if isinstance(periods, Message):
-                sources.append(StepSource(rank, NONE, why=periods))
+            found = inferred_periods(trace, rank)
+            if isinstance(found, Message):
+                sources.append(StepSource(rank, NONE, why=found))
                 continue
+            periods = found
             begin, end, number = periods.begin_ns, periods.end_ns, periods.number
             sources.append(StepSource(rank, INFERRED, periods.basis, first_row=periods.first_row))
         reasons = _reasons(trace, rank, begin, end)
         for at, row in enumerate(rows.tolist()):
             if row in described and described[row].kind == SERVER_CAPTURE:
                 reasons[at] = CAPTURE
-        if isinstance(periods, Periods):
+        if periods is not None:
             windows_ns = zip(begin.tolist(), end.tolist(), strict=True)
             reasons |= {at: BENCHMARK for at, window in enumerate(windows_ns) if window in periods.benchmark_ns}
-        if isinstance(periods, Periods) and not periods.opened and 0 not in reasons:
-            _cut_first(trace, rank, begin, end, reasons)
+            if not periods.opened and 0 not in reasons:
+                _cut_first(trace, rank, begin, end, reasons)
         set_apart += [_apart(trace, rank, int(begin[at]), int(end[at]), reason, int(number[at]))
                       for at, reason in sorted(reasons.items())]  # fmt: skip
         steady = np.array([at not in reasons for at in range(len(begin))], np.bool_)
-        set_apart += _outside(trace, rank, begin, end, periods if isinstance(periods, Periods) else None)
+        set_apart += _outside(trace, rank, begin, end, periods)
         cadence = _device_cadence(trace, rank, begin, end)
         windows.append((np.full(len(begin), rank), number, begin, end, steady.astype(np.int64), cadence))
     rank_of, number, begin, end, is_steady, cadence = (np.concatenate(cells) for cells in zip(*windows, strict=True))

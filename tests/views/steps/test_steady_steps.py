@@ -15,7 +15,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace, concat_traces
-from perfkit_core.views.steps.inferred_steps import CATEGORY, CODE, SET_APART, with_inferred_steps
+from perfkit_core.views.steps.inferred_steps import CATEGORY, CODE, SET_APART, WHOLE, with_inferred_steps
 from perfkit_core.views.steps.steady_steps import SteadySteps, steady_steps
 from tests.support.events import device, host, rows, trace
 
@@ -66,6 +66,28 @@ def test_only_a_data_loader() -> None:
     assert (found.sources[0].kind, found.sources[0].basis) == ("inferred", LOADER)
     cut = steady_steps(joined(*parts))
     assert windows(cut)[-1] == (300, 360)  # the last operator ends
+
+
+@pytest.mark.parametrize(("updates", "number", "counted"), [(4, 0, False), (2, 0, True), (4, 3, True)])
+def test_a_step_that_is_the_whole_recording(updates: int, number: int, counted: bool) -> None:
+    """A profiler whose step() is never called marks step 0 from its start to its end. It is a step if it holds too few
+    updates for iterations, and any other number shows that step() was called."""
+    marker = [host(f"step#{number}", "step", 0, 450, step=number)]
+    iterations = [compute(at + 20) + update(at + 70) for at in range(0, 100 * updates, 100)]
+    recorded = joined(marker, *iterations)
+    found = with_inferred_steps(recorded)
+    assert (found is recorded) == counted
+    assert (WHOLE in [finding.code for finding in found.quality]) != counted
+    times = [dur for kind, dur in rows(found, "kind", "dur_ns") if kind == "step"]
+    assert times == ([450] if counted else [60, 100, 100, 100])
+
+
+def test_three_different_updates_are_no_iterations() -> None:
+    """As of the networks of one step that are trained one after the other."""
+    several = [host("gelu", "operator", at, 2) for at in range(40, 60, 2)]
+    parts = [compute(20) + update(70), several, compute(120) + update(170), compute(220) + update(270)]
+    recorded = joined([host("step#0", "step", 0, 300, step=0)], *parts)
+    assert with_inferred_steps(recorded) is recorded
 
 
 def test_two_data_loaders_in_turn() -> None:
