@@ -63,6 +63,8 @@ LONGER: Final = 0.25
 _CAUSED: Final = 0.25
 _NAMED: Final = 0.1
 """A cause is named if it takes at least this share of a time that is set apart."""
+_LACKS: Final = 0.05
+"""The recording cut its first step if this share of the other steps precedes what the first step begins with."""
 _LEAST_OUTSIDE: Final = 0.5
 """Times outside of the steps that are shorter than this share of a step are not reported."""
 DEVICE_BOUND: Final = 1.02
@@ -202,11 +204,18 @@ def _works(trace: Trace, rank: int, begin: IntArray, end: IntArray) -> BoolArray
 
 
 def _cut_first(trace: Trace, rank: int, begin: IntArray, end: IntArray, reasons: dict[int, str]) -> None:
-    """Set the first inferred step apart if the recording began in it, so that it has fewer operators than usual."""
-    operators = trace.operators & (trace.ints("rank") == rank)
-    start = trace.ints("start_ns")[operators]
-    count = np.searchsorted(start, end) - np.searchsorted(start, begin)
-    if len(count) > 1 and count[0] < (1 - LONGER) * np.median(count[1:]):
+    """Set the first inferred step apart if the recording began in it: it has fewer operators than usual, or begins with
+    an event that other steps have later, after time without one such as a batch that plain Python prepares."""
+    of_rank, start = trace.host & (trace.ints("rank") == rank), trace.ints("start_ns")
+    operators = start[of_rank & trace.operators]
+    count = np.searchsorted(operators, end) - np.searchsorted(operators, begin)
+    kinds = schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC, schema.PYTHON}
+    rows = np.flatnonzero(of_rank & trace.rows("kind", *kinds))
+    names = trace.codes("name").codes[rows]
+    alike = np.append(start[rows[names == names[0]]], np.iinfo(np.int64).max)
+    follows = alike[np.searchsorted(alike, begin[1:])]
+    usual, lacks = end[1:] - begin[1:], np.where(follows < end[1:], follows - begin[1:], 0)
+    if len(usual) and (count[0] < (1 - LONGER) * np.median(count[1:]) or np.median(lacks) > _LACKS * np.median(usual)):
         reasons[0] = CUT
 
 
