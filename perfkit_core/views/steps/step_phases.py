@@ -9,7 +9,8 @@ A *segment* is an interval of host time that belongs to one phase:
 
 - A recorded span of a phase is a segment, for example Paddle's Forward, torch's ``Optimizer.step#…``, or a module.
 - Some phases have operators but no span, for example torch's backward. Consecutive operators of such a phase on one
-  thread in one step form a segment, including the time between them. The segment ends if another phase begins.
+  thread in one step form a segment, including the time between them. The segment ends if another phase begins, and in
+  the forward phase at a gap that is longer than all its operators together.
 - A segment that outlasts its step is cut at the end of the step.
 
 Each segment of a phase is a call. But an optimizer that clears gradients (torch's ``zero_grad``) does not update
@@ -36,13 +37,14 @@ from perfkit_core.trace.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE
 from perfkit_core.trace.model.schema import (
     DATALOADER,
     DEVICE_WORK,
+    FORWARD,
     KERNEL,
     NESTED_KINDS,
     OPTIMIZER,
     OTHER,
     PHASES,
     STEP,
-)
+)  # fmt: skip
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, tables
 from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
@@ -100,6 +102,10 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
     first[1:] |= np.diff(trace.ints("step")[rows]) != 0
     first[1:] |= np.diff(phase[rows]) != 0
     first |= _interrupted(trace, rows, phase[rows])
+    run = np.cumsum(first) - 1
+    gap = trace.ints("start_ns")[rows[1:]] - trace.end_ns[rows[:-1]]
+    long = gap > groupby.sums(run, len(rows), trace.ints("dur_ns")[rows])[run[1:]]
+    first[1:] |= long & (phase[rows[1:]] == PHASES.index(FORWARD))
     at = np.flatnonzero(first)
     if not len(at):
         return Segments(*[np.empty(0, np.int64)] * 7)
