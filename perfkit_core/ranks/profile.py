@@ -205,6 +205,7 @@ class LoadedProfile:
         quality = [finding for finding in self.trace.quality if finding.code not in CODES]
         about_steps = [finding for finding in computed.quality if finding.code in CODES]
         findings = (*quality, *about_steps, *_unknown_waits(computed.tables, meta, job))
+        meta = msgspec.structs.replace(meta, window_ns=computed.meta.window_ns)
         return replace(computed, meta=meta, timed=self.trace.timed_steps, quality=tuple(dict.fromkeys(findings)))
 
 

@@ -17,7 +17,7 @@ from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.select import ranks
+from perfkit_core.views.select import ranks, span
 from perfkit_core.views.steps.inferred_periods import alike_updates
 from perfkit_core.views.steps.steady_steps import INFERRED, REASONS, SetApart, SteadySteps, steady_steps
 from perfkit_core.views.steps.step_rows import step_rows
@@ -42,10 +42,15 @@ def with_inferred_steps(trace: Trace) -> Trace:
     """Return the trace with its inferred steady steps as events of kind ``step``, and notes on them.
 
     A trace with recorded steps is returned as it is, except if each is the whole recording of its rank. If a rank has
-    no steps, and none could be inferred, the finding says why."""
+    no steps, and none could be inferred, the finding says why. The
+    window of the recording is then the time from the first to the last event, as in all views."""
     trace = _without_whole_steps(trace)
     lacking = any(finding.code == NO_STEPS for finding in trace.quality)
-    if not lacking or len(step_rows(trace)):
+    if len(step_rows(trace)) or trace.rows("kind", schema.IMPLAUSIBLE).all():
+        return trace
+    begin, end = span(trace, ~trace.rows("kind", schema.IMPLAUSIBLE))
+    trace = trace.with_meta(window_ns=(int(begin[0]), int(end[0])))
+    if not lacking:
         return trace
     steps = steady_steps(trace)
     quality = tuple(finding for finding in trace.quality if finding.code != NO_STEPS)

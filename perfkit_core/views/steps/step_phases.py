@@ -47,7 +47,7 @@ from perfkit_core.trace.model.schema import (
 )  # fmt: skip
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, tables
-from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
+from perfkit_core.views.select import in_steps, marked, rank_codes, span_ns, threads, union_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, position, step_rows
 
 CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
@@ -183,7 +183,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             call = _calls(trace, phase_segments.first_root[in_phase])
             cpu_ns, device_ns = (_summed(call, times[in_phase]) for times in (phase_segments.dur_ns, segment_device_ns))
             rows.append(row(name, cpu_ns, device_ns, int(device.sum())))
-    denominators = sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
+    denominators = span_ns(trace, chosen), sum(r["total_device_ns"] for r in rows)
     if len(steps):
         device = intervals.union_length_by(group, count, start, end)
         outside = intervals.union_length_by(np.where(segment == NO_ROW, group, -1), count, start, end)
@@ -304,7 +304,8 @@ def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
 
 def _steps_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
     if not (table["phase"] == STEP).any():
-        return int(table["total_cpu_ns"].fillna(0).sum())
+        whole_ns = int(table["total_cpu_ns"].fillna(0).sum())
+        return whole_ns if request.native else span_ns(trace, in_steps(trace, request))
     if request.native:
         return union_ns(trace, native_steps(trace, in_steps(trace, request)))
     return union_ns(trace, marked(trace, chosen_steps(trace, request)))

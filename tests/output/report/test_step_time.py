@@ -18,13 +18,15 @@ from perfkit_core.output.report.source_facts import source
 from perfkit_core.output.report.step_time import step_time, with_clock
 from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.model.trace import Trace
+from tests.support.events import host, trace
 from tests.support.side_facts import with_clock as clocked
 from tests.support.small_trace import small_trace
 
-MS = 1_000_000
+US, MS = 1_000, 1_000_000
 
 
 def timed(usual_ms: float, recorded_ms: float, waited: float = 0.0) -> TimedSteps:
@@ -94,6 +96,23 @@ def table(**columns: list[int | None]) -> pd.DataFrame:
 )  # fmt: skip
 def test_steps_whose_mean_is_not_their_median_are_explained(steps: pd.DataFrame, sentence: str) -> None:
     assert said(step_time(steps))[1:] == ([sentence] if sentence else [])
+
+
+def test_without_steps_a_screen_has_one_recorded_time() -> None:
+    """The profiler was on for 400 us, and 100 us lie between the first and the last event: a marker of a step without
+    end, and operators. Phases are shares of this time, too."""
+    events = [
+        host("mark", "other", 0, 0),
+        host("mm", "operator", 20 * US, 10 * US),
+        host("fwd", "forward", 60 * US, 25 * US, phase="forward"),
+        host("mm", "operator", 90 * US, 10 * US),
+    ]
+    recorded = trace(events).with_meta(window_ns=(-100 * US, 300 * US))
+    views = choose_views(["causes", "model"])
+    report = summary_report(LoadedProfile(recorded), views, ViewRequest(), brief=True)
+    assert report.sources[0].facts["Length"].value == "100 µs recorded"
+    assert "no operator runs for 80% of the recorded time (80.0 µs)" in str(report.headline[0])
+    assert report.sections[1].table["cpu_ratio"].tolist() == [0.25]
 
 
 def test_a_long_step_is_what_advice_calls_an_outlier() -> None:
