@@ -45,8 +45,8 @@ from perfkit_core.causes.segments import (
     innermost,
     layers,
     main_thread,
-    nested_rows,
     overlaps,
+    recorded,
 )
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
@@ -60,11 +60,10 @@ def device_segments(trace: Trace, rank: int, device: int) -> Segments:
     ``device``."""
     of_rank = trace.ints("rank") == rank
     start, end, work = trace.ints("start_ns"), trace.end_ns, work_of(trace, rank, device)
-    rows = np.concatenate([work, nested_rows(trace, of_rank)])
     kernel, talks = trace.rows("kind", schema.KERNEL)[work], communication(trace).device[work]
     busy = layers(trace, [np.sort(work[mask]) for mask in (kernel & ~talks, kernel & talks, ~kernel)])
     covered = intervals.union(start[work], end[work])
-    gaps = intervals.subtract((start[rows].min(keepdims=True), end[rows].max(keepdims=True)), covered)
+    gaps = intervals.subtract(recorded(trace, of_rank), covered)
     return in_order([*zip((COMPUTE, COMMUNICATION, COPY), busy, strict=True), *_gaps(trace, gaps, work, of_rank)])
 
 
@@ -123,9 +122,8 @@ _WAITS: Final = (schema.SYNC, schema.COMMUNICATION, schema.DATALOADER)
 def host_segments(trace: Trace, rank: int) -> Segments:
     """Return the account of the thread that runs the steps of a rank, from the first to the last event of the rank."""
     of_rank = trace.ints("rank") == rank
-    start, end = trace.ints("start_ns"), trace.end_ns
-    rows, main = nested_rows(trace, of_rank), main_thread(trace, of_rank)
-    of_main = overlaps(start[rows].min(keepdims=True), end[rows].max(keepdims=True), innermost(trace, main))
+    main = main_thread(trace, of_rank)
+    of_main = overlaps(*recorded(trace, of_rank), innermost(trace, main))
     acts, talk = activities(trace), communication(trace)
     loading = nesting.lies_in(trace.ints("parent"), acts.loading) | acts.loading
     operates = nesting.nearest_on_path(trace.ints("parent"), trace.operators) != NO_ROW

@@ -53,6 +53,12 @@ def in_order(parts: Sequence[tuple[str, Pieces]]) -> Segments:
     return Segments(start[order], end[order], np.concatenate(words)[order], event[order])
 
 
+def recorded(trace: Trace, of_rank: BoolArray) -> Intervals:
+    """Return the time from the first to the last event of a rank, as an interval set."""
+    rows = np.flatnonzero(of_rank & ~trace.rows("kind", schema.IMPLAUSIBLE))
+    return trace.ints("start_ns")[rows].min(keepdims=True), trace.end_ns[rows].max(keepdims=True)
+
+
 def nested_rows(trace: Trace, chosen: BoolArray) -> IntArray:
     """Return the chosen rows of host events that occupy their thread."""
     return np.flatnonzero(chosen & trace.host & trace.rows("kind", *schema.NESTED_KINDS))

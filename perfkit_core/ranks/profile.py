@@ -64,7 +64,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     if len(ranks) > 1:
         ranks.reverse()  # each trace is freed after its reduction, with everything that the views have cached
         return merge([reduce.reduce_trace(ranks.pop(), job) for _ in range(len(ranks))], views, job)
-    trace = with_inferred_steps(ranks[0])
+    trace = ranks[0] if job.request.native else with_inferred_steps(ranks[0])
     in_parts = [view for view in views if view.computed.in_parts]
     partials: Sequence[Partial] = ()
     # else most columns are needed as a whole anyway, or a grouping may depend on the whole recording
@@ -205,6 +205,7 @@ class LoadedProfile:
         quality = [finding for finding in self.trace.quality if finding.code not in CODES]
         about_steps = [finding for finding in computed.quality if finding.code in CODES]
         findings = (*quality, *about_steps, *_unknown_waits(computed.tables, meta, job))
+        meta = msgspec.structs.replace(meta, window_ns=computed.meta.window_ns)
         return replace(computed, meta=meta, timed=self.trace.timed_steps, quality=tuple(dict.fromkeys(findings)))
 
 

@@ -92,7 +92,7 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
 
 def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
     """Return the partial results of a trace of one rank. Raises UsageError."""
-    trace = with_inferred_steps(trace)
+    trace = trace if job.request.native else with_inferred_steps(trace)
     views = get_plugins().views()
     steps = step_numbers(trace)
     requested = job.request.steps

@@ -54,18 +54,18 @@ def _late(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> Candidat
             for name, size in growth.items()
         ]  # fmt: skip
         grew = message("; these events take longer, summed over threads and streams: {parts:list}", parts=parts)
-    numbers = late["step"].unique().tolist()
+    named = numbered_steps(numbers := late["step"].unique().tolist())
     outside = not growth.empty and growth.index[0] == _OUTSIDE
     what = plural(
         "{n} of {count} steps takes {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
         "{n} of {count} steps take on average {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
-        len(late), count=len(steps), longer=longer, usual=usual, steps=numbered_steps(numbers), growth=grew,
+        len(numbers), count=steps["step"].nunique(), longer=longer, usual=usual, steps=named, growth=grew,
     )  # fmt: skip
-    if outside and len(late) == 1:
+    if outside and len(numbers) == 1:
         what = message(
             "Once, in {steps}, the time without recorded events is {time:ns} longer than in the other steps: the step "
             "takes {longer:ns} longer than the usual {usual:ns}.",
-            steps=numbered_steps(numbers), time=int(growth.iloc[0]), longer=longer, usual=usual,
+            steps=named, time=int(growth.iloc[0]), longer=longer, usual=usual,
         )  # fmt: skip
     return Candidate(
         what,
@@ -79,7 +79,7 @@ def _late(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> Candidat
             "the steps are more than {sigmas:g} standard deviations above the median",
             sigmas=facts.thresholds.outlier_sigmas,
         ),),
-        words={"outliers": ("once" if len(late) == 1 else "outside") if outside else "events"},
+        words={"outliers": ("once" if len(numbers) == 1 else "outside") if outside else "events"},
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def interval(values: FloatArray, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def outlying(times: npt.NDArray[Any], sigmas: float, share: float) -> BoolArray:
+def outlying(times: npt.NDArray[Any], sigmas: float = 3.0, share: float = 0.05) -> BoolArray:
     """Return the mask of outliers, shape (times,). An outlier exceeds the median by more than ``sigmas`` standard
     deviations and by more than ``share`` times the median. The standard deviation is estimated from the median absolute
     deviation. No time is an outlier if there are fewer than :data:`LEAST_TIMES`."""

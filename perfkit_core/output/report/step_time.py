@@ -10,6 +10,7 @@ from typing import Final
 
 import pandas as pd
 
+from perfkit_core.base.algorithms.sample_statistics import outlying
 from perfkit_core.base.language.messages import Message, mark, message, plural
 from perfkit_core.trace.model.timed_steps import TimedSteps
 from perfkit_core.views.steps.steady_steps import DEVICE_BOUND
@@ -18,8 +19,8 @@ _MANY_STEPS: Final = 10
 """Minimum number of steps for which the 10th and 90th percentile are given instead of the minimum and maximum."""
 UNEQUAL: Final = 0.2
 """The mean of the steps is explained if it differs from their median by more than this share of the median."""
-_LONG: Final = 1.5
-"""Steps of at least this multiple of the median are long."""
+_SHORT: Final = 1.5
+"""Steps are much shorter if the median is at least this multiple of their time."""
 _NAMED: Final = 3
 _PARTS: Final = {
     "dataloader_ns": mark("data loading"), "forward_ns": mark("the forward pass"),
@@ -89,13 +90,14 @@ def equal(times: pd.Series) -> bool:
 
 def _unequal(steps: pd.DataFrame, times: pd.Series) -> Iterator[Message]:
     """Yield a sentence on the steps that make the mean differ from the median, if it does by more than a fifth."""
-    long = steps[times >= _LONG * times.median()]
     if equal(times):
         return
-    values = {"mean": times.mean(), "count": len(times)}
+    of_ranks = times.groupby(steps["rank"] if "rank" in steps else times * 0, dropna=False)
+    long = steps[of_ranks.transform(lambda ns: outlying(ns.to_numpy())).astype(bool)]
+    values = {"mean": times.mean(), "count": steps["step"].nunique()}
     if long.empty or times.mean() < times.median():
-        short = int((times * _LONG <= times.median()).sum())
-        yield plural(
+        short = steps["step"][times * _SHORT <= times.median()].nunique()
+        yield message("Their mean is {mean:ns}.", **values) if not short else plural(
             "Their mean is {mean:ns}: {n} of {count} steps is much shorter.",
             "Their mean is {mean:ns}: {n} of {count} steps are much shorter.",
             short, **values,
@@ -112,15 +114,13 @@ def _unequal(steps: pd.DataFrame, times: pd.Series) -> Iterator[Message]:
     holds = message("outside of all recorded phases")
     if most is not None and 2 * excess[most] >= longer:
         holds = message("in {phase}", phase=message(most))
-    named = long.loc[times[long.index].sort_values(ascending=False, kind="stable").index[:_NAMED]]
-    examples = [
-        message("step {number}: {time:ns}", number=number, time=ns)
-        for number, ns in zip(named["step"].tolist(), named["dur_ns"].tolist(), strict=True)
-    ]
+    named = long.sort_values("dur_ns", ascending=False, kind="stable").drop_duplicates("step").head(_NAMED)
+    pairs = zip(named["step"].tolist(), named["dur_ns"].tolist(), strict=True)
+    examples = [message("step {number}: {time:ns}", number=number, time=ns) for number, ns in pairs]
     yield plural(
         "Their mean is {mean:ns}: {n} of {count} steps is long ({examples:list}), and most of its additional time is "
         "{holds}.",
         "Their mean is {mean:ns}: {n} of {count} steps are long ({examples:list}), and most of their additional time "
         "is {holds}.",
-        len(long), **values, examples=examples, holds=holds,
+        long["step"].nunique(), **values, examples=examples, holds=holds,
     )  # fmt: skip

@@ -12,16 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms import nesting
-from perfkit_core.base.algorithms.arrays import BoolArray, matches
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, matches
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import UsageError
-from perfkit_core.trace.assembly import lost_records, steps
+from perfkit_core.trace.assembly import lost_records, server_steps, steps
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.timed_steps import STEP_CLOCK
 from perfkit_core.trace.model.trace import Trace
 
 NONE: Final = "none"
+CHOSEN: Final = "chosen-steps"
 _RANGES: Final = sorted(schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC})
 _OF_STEPS: Final = frozenset(
     {
@@ -46,11 +47,7 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
     """
     mask = _matching(trace, pattern) if pattern != NONE else np.zeros(len(trace), np.bool_)
     mask &= ~nesting.lies_in(trace.ints("parent"), mask)
-    kinds = trace.codes("kind")
-    values = [*dict.fromkeys([*kinds.values, schema.STEP, schema.ANNOTATION])]
-    codes = kinds.codes.copy()
-    codes[trace.host & trace.rows("kind", schema.STEP)] = values.index(schema.ANNOTATION)
-    codes[mask] = values.index(schema.STEP)
+    changed = without_markers(trace, mask)
     names = trace.codes("name")
     number = np.full(len(trace), -1, np.int64)
     of_rank = trace.ints("rank")
@@ -62,8 +59,7 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
             error = f"--step-on {pattern!r}: {scope} has no range, operator or Python frame of this name"
             raise UsageError(error, _ranges_hint(trace))
         number[rows] = step_numbers_of([names.values[code] for code in names.codes[rows]])
-    kind = pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
-    changed = trace.with_columns(kind=kind).with_ints(step=number)
+    changed = server_steps.with_kind(changed, np.flatnonzero(mask), schema.STEP).with_ints(step=number)
     step, findings = steps.assign_steps_of_ranks(changed)
     text = plural(
         "1 range that matches {wanted} is a step (--step-on)",
@@ -77,8 +73,21 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
     unrelated = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
     # measured step times of the recorded steps do not belong to the chosen ones
     chosen = changed.with_ints(step=step).with_tables(step_clock=STEP_CLOCK.table({}))
-    quality = (*unrelated, *lost_records.findings(chosen), *findings, Finding("chosen-steps", text, note=True))
+    quality = (*unrelated, *lost_records.findings(chosen), *findings, Finding(CHOSEN, text, note=True))
     return replace(chosen, quality=quality)
+
+
+def without_markers(trace: Trace, chosen: BoolArray) -> Trace:
+    """Return the trace without the events of steps, which only mark a time: they are no work, and nothing lies in them.
+    If some of the ``chosen`` ranges are recorded steps, the other recorded steps become annotations."""
+    marks = trace.host & trace.rows("kind", schema.STEP)
+    if (marks & chosen).any():
+        return server_steps.with_kind(trace, np.flatnonzero(marks), schema.ANNOTATION)
+    occupies = trace.ints("self_ns", NO_ROW) != NO_ROW
+    parent = np.where(marks, NO_ROW, nesting.nearest_above(trace.ints("parent"), ~marks))
+    self_ns = nesting.self_times_in_order(occupies & ~marks, parent, trace.ints("start_ns"), trace.end_ns)
+    relinked = trace.with_columns(parent=pa.array(parent)).with_ints(self_ns=self_ns)
+    return server_steps.with_kind(relinked, np.flatnonzero(marks), schema.OTHER)
 
 
 def _matching(trace: Trace, pattern: str) -> BoolArray:

@@ -8,9 +8,10 @@ adapter marked, sets the phase of all events inside. If such spans are nested, t
 exception: the closure of an optimizer has its own phases.
 
 Without recorded forward spans, the forward phase is inferred. Sequence numbers link forward operators to backward
-nodes. In a series of operators outside all phases, all operators up to the last linked one are forward. Labels of
-layers do not count as forward spans. Without recorded optimizer spans, the operators that update parameters are the
-optimizer phase, if the recording has backward work or their names are those of optimizers.
+nodes. In a series of operators outside all phases, those from the first to the last linked one are forward, and from
+an earlier operator of a layer on, if it ran with gradients enabled. Labels of layers do not count as forward spans.
+Without recorded optimizer spans, the operators that update parameters are the optimizer phase, if the recording has
+backward work or their names are those of optimizers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow as pa
 from perfkit_core.base.algorithms import groupby, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray, picked, texts, to_int64
 from perfkit_core.base.language.messages import message, plural
-from perfkit_core.base.operators.names import GRADIENT_SUFFIX, family
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX, PRODUCT_FAMILIES, family
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.meta import Finding, united
@@ -53,8 +54,8 @@ _ROUNDING_NS: Final = 1000
 """Some files store times in whole microseconds."""
 _MOST_PROFILERS: Final = 8
 """If more steps than this overlap, they are not steps of several profilers."""
-_OPTIMIZER_UPDATE: Final = "optimizer_update"
-"""The family of the operators that update parameters."""
+_LAYERS: Final = (*PRODUCT_FAMILIES, "normalization", "embedding")
+"""Families of operators of layers, which are forward also where their parameters are frozen."""
 _OPTIMIZERS: Final = re.compile(r"ada(?:m|grad|delta)|sgd|momentum|lamb|lars|rms_?prop|rprop|ftrl|lion", re.IGNORECASE)
 """Names of optimizers in the names of operators."""
 
@@ -288,16 +289,18 @@ def _updates(trace: Trace, has_backward: bool) -> BoolArray:
     Inference also runs operators of this family, such as those on lists of tensors or a check for infinite values. So
     if no gradients were computed, only operators with the name of an optimizer count.
     """
-    names = trace.codes("op_name")
-    updates = trace.host & names.lookup(
-        np.array([family(name) == _OPTIMIZER_UPDATE for name in names.values], bool), False
-    )
+    names, updates = trace.codes("op_name"), trace.host & _of_families(trace, "optimizer_update")
     if has_backward or any(name.endswith(GRADIENT_SUFFIX) for name in names.values) or not updates.any():
         return updates
     natives = trace.codes("name")
     used = np.unique(natives.codes[updates])
     named = used[[_OPTIMIZERS.search(natives.values[code]) is not None for code in used]]
     return np.asarray(updates & np.isin(natives.codes, named), np.bool_)
+
+
+def _of_families(trace: Trace, *families: str) -> BoolArray:
+    names = trace.codes("op_name")
+    return names.lookup(np.array([family(name) in families for name in names.values], np.bool_), False)
 
 
 def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
@@ -368,10 +371,12 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     order, thread = top[by_thread], thread[by_thread]
     step, marked = trace.ints("step")[order], around[order] >= 0
     run = np.cumsum(marked | np.append(True, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1])))
-    last = np.full(len(order) + 1, -1, np.int64)
-    at = np.flatnonzero(proof[order])
+    frozen = _of_families(trace, *_LAYERS) & (sequence >= 0)
+    begin, last = np.full(len(order) + 1, len(order)), np.full(len(order) + 1, -1)
+    at, begins = (np.flatnonzero(mask[order]) for mask in (proof, proof | frozen))
     np.maximum.at(last, run[at], at)
-    return order[(np.arange(len(order)) <= last[run]) & ~marked]
+    np.minimum.at(begin, run[begins], begins)
+    return order[(np.arange(len(order)) >= begin[run]) & (np.arange(len(order)) <= last[run]) & ~marked]
 
 
 def _thread_keys(trace: Trace, rows: IntArray) -> list[IntArray]:

@@ -118,6 +118,17 @@ def inferred_periods(trace: Trace, rank: int) -> Periods | Message:
     return _why_none(events)
 
 
+def alike_updates(trace: Trace, rank: int) -> int:
+    """Return the number of iterations of a rank that end with an update, 0 if their operators do not repeat."""
+    events = RankEvents.of(trace, rank)
+    periods = _by_optimizer(events)
+    if periods is None:
+        return 0
+    count = np.diff(np.searchsorted(trace.ints("start_ns")[events.computing()], periods.end_ns), prepend=0)
+    alike = np.abs(count - np.median(count)) <= (1 - _ALIKE) * np.median(count)
+    return len(count) if alike.mean() >= _ALIKE else 0
+
+
 def _by_optimizer(events: RankEvents) -> Periods | None:
     """Return iterations that end with an update. If the data loader runs on the same thread, it shows which batches
     belong to an update: with accumulated gradients several, in a validation none."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import Message, Text, message, plural
+from perfkit_core.trace.assembly.chosen_steps import CHOSEN, without_markers
 from perfkit_core.trace.assembly.draft import with_events
 from perfkit_core.trace.assembly.steps import NO_STEPS, WITHOUT_STEPS, assign_steps_of_ranks
 from perfkit_core.trace.model import schema
@@ -16,6 +17,8 @@ from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.select import ranks, span
+from perfkit_core.views.steps.inferred_periods import alike_updates
 from perfkit_core.views.steps.steady_steps import INFERRED, REASONS, SetApart, SteadySteps, steady_steps
 from perfkit_core.views.steps.step_rows import step_rows
 
@@ -23,7 +26,10 @@ CATEGORY: Final = "inferred_step"
 """Category of the events of inferred steps."""
 CODE: Final = "inferred-steps"
 SET_APART: Final = "steps-set-apart"
-"""Codes of the notes on inferred steps, and on what is set apart from them."""
+WHOLE: Final = "whole-recording-step"
+"""Codes of the notes on inferred steps, on what is set apart from them, and on recorded steps that are none."""
+_WHOLE: Final = 0.95
+"""Minimum share of the host events that lie in a step that is the whole recording."""
 CODES: Final = (NO_STEPS, CODE, SET_APART)
 _SHOWN: Final = 5
 """Maximum number of set-apart times that a note lists."""
@@ -35,10 +41,16 @@ _NAME_LENGTH: Final = 80
 def with_inferred_steps(trace: Trace) -> Trace:
     """Return the trace with its inferred steady steps as events of kind ``step``, and notes on them.
 
-    A trace with recorded steps is returned as it is. If a rank has no steps, and none could be inferred, the finding
-    says why."""
+    A trace with recorded steps is returned as it is, except if each is the whole recording of its rank. If a rank has
+    no steps, and none could be inferred, the finding says why. The
+    window of the recording is then the time from the first to the last event, as in all views."""
+    trace = _without_whole_steps(trace)
     lacking = any(finding.code == NO_STEPS for finding in trace.quality)
-    if not lacking or len(step_rows(trace)):
+    if len(step_rows(trace)) or trace.rows("kind", schema.IMPLAUSIBLE).all():
+        return trace
+    begin, end = span(trace, ~trace.rows("kind", schema.IMPLAUSIBLE))
+    trace = trace.with_meta(window_ns=(int(begin[0]), int(end[0])))
+    if not lacking:
         return trace
     steps = steady_steps(trace)
     quality = tuple(finding for finding in trace.quality if finding.code != NO_STEPS)
@@ -52,6 +64,27 @@ def with_inferred_steps(trace: Trace) -> Trace:
     inserted = with_events(trace, table, *references)
     step, findings = assign_steps_of_ranks(inserted)
     return inserted.with_ints(step=step).with_quality((*quality, *findings, *_notes(steps)))
+
+
+def _without_whole_steps(trace: Trace) -> Trace:
+    """Return the trace without its recorded steps if each is the only one of its rank, has the number 0, and holds the
+    updates of several iterations: a profiler marks this step if nothing calls its ``step()``."""
+    rows = step_rows(trace)
+    rank, chosen = trace.ints("rank"), any(finding.code == CHOSEN for finding in trace.quality)
+    if chosen or not len(rows) or trace.ints("step")[rows].any() or rank[rows].tolist() != ranks(trace).tolist():
+        return trace
+    work = trace.host & trace.rows("kind", *schema.NESTED_KINDS)
+    if np.isin(trace.ints("step")[work], 0).mean() < _WHOLE:
+        return trace
+    bare = without_markers(trace, np.zeros(len(trace), np.bool_)).with_ints(step=np.full(len(trace), NO_ROW))
+    iterations = [alike_updates(bare, number) for number in rank[rows].tolist()]
+    if not all(iterations):
+        return trace
+    text = message(
+        "the recorded step 0 is the whole recording and holds {count} iterations that update parameters, as if the "
+        "profiler's step() was never called: it is not counted as a step", count=max(iterations),
+    )  # fmt: skip
+    return bare.with_findings(Finding(WHOLE, text, note=True), Finding(NO_STEPS, WITHOUT_STEPS))
 
 
 def why_no_steps(trace: Trace) -> Text:
@@ -77,10 +110,7 @@ def _notes(steps: SteadySteps) -> list[Finding]:
         values = {"share": apart_ns / (apart_ns + int(steps.host_ns[steps.steady].sum())), "parts": parts}
         text = message("set apart, {share:ratio} of the recorded time: {parts:list}", **values)
         if more:
-            text = message(
-                "set apart, {share:ratio} of the recorded time: {parts:list}, and {more} shorter times",
-                **values, more=more,
-            )  # fmt: skip
+            text = message("{text}, and {more} shorter times", text=text, more=more)
         notes.append(Finding(SET_APART, text, note=True))
     return notes
 
@@ -90,17 +120,13 @@ def _shortened(name: str | Message) -> str | Message:
 
 
 def _part(apart: SetApart) -> Message:
-    values = {
-        "time": apart.end_ns - apart.begin_ns, "reason": message(REASONS[apart.reason]), "step": apart.step,
-        "cause": _shortened(apart.cause), "cause_time": apart.cause_ns,
-    }  # fmt: skip
-    if apart.step >= 0 and apart.cause:
-        return message("step {step} ({time:ns}, {reason}; {cause} {cause_time:ns})", **values)
+    values = {"time": apart.end_ns - apart.begin_ns, "reason": message(REASONS[apart.reason]), "step": apart.step}
+    cause = {"cause": _shortened(apart.cause), "cause_time": apart.cause_ns}
     if apart.step >= 0:
-        return message("step {step} ({time:ns}, {reason})", **values)
-    if apart.cause:
-        return message("{time:ns} {reason} ({cause} {cause_time:ns})", **values)
-    return message("{time:ns} {reason}", **values)
+        after = message("; {cause} {cause_time:ns}", **cause) if apart.cause else None
+        return message("step {step} ({time:ns}, {reason}{after})", **values, after=after)
+    after = message(" ({cause} {cause_time:ns})", **cause) if apart.cause else None
+    return message("{time:ns} {reason}{after}", **values, after=after)
 
 
 def _events(trace: Trace, steps: SteadySteps) -> pa.Table:
@@ -108,24 +134,20 @@ def _events(trace: Trace, steps: SteadySteps) -> pa.Table:
     rows = np.flatnonzero(steps.steady)
     first_row = {source.rank: source.first_row for source in steps.sources}
     threads = np.array([first_row[rank] for rank in steps.rank[rows].tolist()])
-    cells = {name: trace.pick(name, threads) for name in ("rank", "pid", "tid", "device")}
+    cells: dict[str, Any] = {name: trace.pick(name, threads) for name in ("rank", "pid", "tid", "device")}
     cells |= {
-        "name": pa.array([f"step {number}" for number in steps.number[rows].tolist()]),
-        "kind": pa.array([schema.STEP] * len(rows)),
-        "category": pa.array([CATEGORY] * len(rows)),
-        "start_ns": pa.array(steps.begin_ns[rows]),
-        "dur_ns": pa.array(steps.host_ns[rows]),
-        "step": pa.array(steps.number[rows]),
-        "self_ns": pa.array(
-            np.zeros(len(rows), np.int64)
-        ),  # the events in it keep their parents, so it has no own time
-        **dict.fromkeys(("parent", "launched_by"), pa.array(np.full(len(rows), NO_ROW))),
+        "name": [f"step {number}" for number in steps.number[rows].tolist()],
+        "kind": [schema.STEP] * len(rows),
+        "category": [CATEGORY] * len(rows),
+        "start_ns": steps.begin_ns[rows],
+        "dur_ns": steps.host_ns[rows],
+        "step": steps.number[rows],
+        "self_ns": np.zeros(len(rows), np.int64),  # the events in it keep their parents, so it has no own time
+        **dict.fromkeys(("parent", "launched_by"), np.full(len(rows), NO_ROW)),
     }
     columns = [cells.get(field.name, pa.nulls(len(rows), field.type)) for field in schema.SCHEMA]
     columns = [
-        cell.dictionary_encode()
-        if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(cell.type)
-        else cell
+        cell.cast(field.type) if isinstance(cell, pa.Array | pa.ChunkedArray) else pa.array(cell, field.type)
         for cell, field in zip(columns, schema.SCHEMA, strict=True)
     ]
-    return pa.table([cell.cast(field.type) for cell, field in zip(columns, schema.SCHEMA, strict=True)], schema.SCHEMA)
+    return pa.table(columns, schema.SCHEMA)

@@ -63,6 +63,8 @@ LONGER: Final = 0.25
 _CAUSED: Final = 0.25
 _NAMED: Final = 0.1
 """A cause is named if it takes at least this share of a time that is set apart."""
+_LACKS: Final = 0.05
+"""The recording cut its first step if this share of the other steps precedes what the first step begins with."""
 _LEAST_OUTSIDE: Final = 0.5
 """Times outside of the steps that are shorter than this share of a step are not reported."""
 DEVICE_BOUND: Final = 1.02
@@ -135,31 +137,32 @@ def steady_steps(trace: Trace) -> SteadySteps:
     described = dict(zip(*(values for values in serving_steps(trace)), strict=True))
     for rank in ranks(trace).tolist():
         rows = recorded[trace.ints("rank")[recorded] == rank]
-        periods: Periods | Message | None = None
+        periods: Periods | None = None
         if len(rows):
             begin, end, number = trace.ints("start_ns")[rows], trace.end_ns[rows], trace.ints("step")[rows]
             served = int(rows[0]) in described
             sources.append(StepSource(rank, SERVER if served else RECORDED, first_row=int(rows[0])))
         else:
-            periods = inferred_periods(trace, rank)
-            if isinstance(periods, Message):
-                sources.append(StepSource(rank, NONE, why=periods))
+            found = inferred_periods(trace, rank)
+            if isinstance(found, Message):
+                sources.append(StepSource(rank, NONE, why=found))
                 continue
+            periods = found
             begin, end, number = periods.begin_ns, periods.end_ns, periods.number
             sources.append(StepSource(rank, INFERRED, periods.basis, first_row=periods.first_row))
         reasons = _reasons(trace, rank, begin, end)
         for at, row in enumerate(rows.tolist()):
             if row in described and described[row].kind == SERVER_CAPTURE:
                 reasons[at] = CAPTURE
-        if isinstance(periods, Periods):
+        if periods is not None:
             windows_ns = zip(begin.tolist(), end.tolist(), strict=True)
             reasons |= {at: BENCHMARK for at, window in enumerate(windows_ns) if window in periods.benchmark_ns}
-        if isinstance(periods, Periods) and not periods.opened and 0 not in reasons:
-            _cut_first(trace, rank, begin, end, reasons)
+            if not periods.opened and 0 not in reasons:
+                _cut_first(trace, rank, begin, end, reasons)
         set_apart += [_apart(trace, rank, int(begin[at]), int(end[at]), reason, int(number[at]))
                       for at, reason in sorted(reasons.items())]  # fmt: skip
         steady = np.array([at not in reasons for at in range(len(begin))], np.bool_)
-        set_apart += _outside(trace, rank, begin, end, periods if isinstance(periods, Periods) else None)
+        set_apart += _outside(trace, rank, begin, end, periods)
         cadence = _device_cadence(trace, rank, begin, end)
         windows.append((np.full(len(begin), rank), number, begin, end, steady.astype(np.int64), cadence))
     rank_of, number, begin, end, is_steady, cadence = (np.concatenate(cells) for cells in zip(*windows, strict=True))
@@ -201,11 +204,18 @@ def _works(trace: Trace, rank: int, begin: IntArray, end: IntArray) -> BoolArray
 
 
 def _cut_first(trace: Trace, rank: int, begin: IntArray, end: IntArray, reasons: dict[int, str]) -> None:
-    """Set the first inferred step apart if the recording began in it, so that it has fewer operators than usual."""
-    operators = trace.operators & (trace.ints("rank") == rank)
-    start = trace.ints("start_ns")[operators]
-    count = np.searchsorted(start, end) - np.searchsorted(start, begin)
-    if len(count) > 1 and count[0] < (1 - LONGER) * np.median(count[1:]):
+    """Set the first inferred step apart if the recording began in it: it has fewer operators than usual, or begins with
+    an event that other steps have later, after time without one such as a batch that plain Python prepares."""
+    of_rank, start = trace.host & (trace.ints("rank") == rank), trace.ints("start_ns")
+    operators = start[of_rank & trace.operators]
+    count = np.searchsorted(operators, end) - np.searchsorted(operators, begin)
+    kinds = schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC, schema.PYTHON}
+    rows = np.flatnonzero(of_rank & trace.rows("kind", *kinds))
+    names = trace.codes("name").codes[rows]
+    alike = np.append(start[rows[names == names[0]]], np.iinfo(np.int64).max)
+    follows = alike[np.searchsorted(alike, begin[1:])]
+    usual, lacks = end[1:] - begin[1:], np.where(follows < end[1:], follows - begin[1:], 0)
+    if len(usual) and (count[0] < (1 - LONGER) * np.median(count[1:]) or np.median(lacks) > _LACKS * np.median(usual)):
         reasons[0] = CUT
 
 

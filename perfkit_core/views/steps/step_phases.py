@@ -9,7 +9,8 @@ A *segment* is an interval of host time that belongs to one phase:
 
 - A recorded span of a phase is a segment, for example Paddle's Forward, torch's ``Optimizer.step#…``, or a module.
 - Some phases have operators but no span, for example torch's backward. Consecutive operators of such a phase on one
-  thread in one step form a segment, including the time between them. The segment ends if another phase begins.
+  thread in one step form a segment, including the time between them. The segment ends if another phase begins, and in
+  the forward phase at a gap that is longer than all its operators together.
 - A segment that outlasts its step is cut at the end of the step.
 
 Each segment of a phase is a call. But an optimizer that clears gradients (torch's ``zero_grad``) does not update
@@ -36,16 +37,17 @@ from perfkit_core.trace.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE
 from perfkit_core.trace.model.schema import (
     DATALOADER,
     DEVICE_WORK,
+    FORWARD,
     KERNEL,
     NESTED_KINDS,
     OPTIMIZER,
     OTHER,
     PHASES,
     STEP,
-)
+)  # fmt: skip
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, tables
-from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
+from perfkit_core.views.select import in_steps, marked, rank_codes, span_ns, threads, union_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, position, step_rows
 
 CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
@@ -100,6 +102,10 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
     first[1:] |= np.diff(trace.ints("step")[rows]) != 0
     first[1:] |= np.diff(phase[rows]) != 0
     first |= _interrupted(trace, rows, phase[rows])
+    run = np.cumsum(first) - 1
+    gap = trace.ints("start_ns")[rows[1:]] - trace.end_ns[rows[:-1]]
+    long = gap > groupby.sums(run, len(rows), trace.ints("dur_ns")[rows])[run[1:]]
+    first[1:] |= long & (phase[rows[1:]] == PHASES.index(FORWARD))
     at = np.flatnonzero(first)
     if not len(at):
         return Segments(*[np.empty(0, np.int64)] * 7)
@@ -177,7 +183,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             call = _calls(trace, phase_segments.first_root[in_phase])
             cpu_ns, device_ns = (_summed(call, times[in_phase]) for times in (phase_segments.dur_ns, segment_device_ns))
             rows.append(row(name, cpu_ns, device_ns, int(device.sum())))
-    denominators = sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
+    denominators = span_ns(trace, chosen), sum(r["total_device_ns"] for r in rows)
     if len(steps):
         device = intervals.union_length_by(group, count, start, end)
         outside = intervals.union_length_by(np.where(segment == NO_ROW, group, -1), count, start, end)
@@ -298,7 +304,8 @@ def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
 
 def _steps_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
     if not (table["phase"] == STEP).any():
-        return int(table["total_cpu_ns"].fillna(0).sum())
+        whole_ns = int(table["total_cpu_ns"].fillna(0).sum())
+        return whole_ns if request.native else span_ns(trace, in_steps(trace, request))
     if request.native:
         return union_ns(trace, native_steps(trace, in_steps(trace, request)))
     return union_ns(trace, marked(trace, chosen_steps(trace, request)))

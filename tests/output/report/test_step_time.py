@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,19 +10,23 @@ import pandas as pd
 import pytest
 
 from perfkit_core.advice.engine import advise
+from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.base.algorithms.sample_statistics import outlying
 from perfkit_core.base.language.messages import Message, english
 from perfkit_core.output.report.headline import headline
 from perfkit_core.output.report.source_facts import source
 from perfkit_core.output.report.step_time import step_time, with_clock
 from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.model.trace import Trace
+from tests.support.events import host, trace
 from tests.support.side_facts import with_clock as clocked
 from tests.support.small_trace import small_trace
 
-MS = 1_000_000
+US, MS = 1_000, 1_000_000
 
 
 def timed(usual_ms: float, recorded_ms: float, waited: float = 0.0) -> TimedSteps:
@@ -80,11 +85,40 @@ def table(**columns: list[int | None]) -> pd.DataFrame:
         (table(dur=[10, 40, 10, 10, 60], dataloader=[1, 1, 1, 1, 2]),
          "Their mean is 26.0 ms: 2 of 5 steps are long (step 4: 60.0 ms, step 1: 40.0 ms), and most of their "
          "additional time is outside of all recorded phases."),
+        (table(dur=[10, 20, 30, 40, 200]),  # the steps differ by about as much as the longest but one
+         "Their mean is 60.0 ms: 1 of 5 steps is long (step 4: 200 ms), and most of its additional time is outside of "
+         "all recorded phases."),
+        (table(dur=[10, 10, 10, 39]), "Their mean is 17.2 ms."),  # too few to call one long
+        (pd.concat([table(dur=[10, 10, 10, 10, 60]).assign(rank=rank) for rank in (0, 1)], ignore_index=True),
+         "Their mean is 20.0 ms: 1 of 5 steps is long (step 4: 60.0 ms), and most of its additional time is outside "
+         "of all recorded phases."),
         (table(dur=[1, 10, 1, 10, 10]), "Their mean is 6.40 ms: 2 of 5 steps are much shorter."),
     ],
 )  # fmt: skip
 def test_steps_whose_mean_is_not_their_median_are_explained(steps: pd.DataFrame, sentence: str) -> None:
     assert said(step_time(steps))[1:] == ([sentence] if sentence else [])
+
+
+def test_without_steps_a_screen_has_one_recorded_time() -> None:
+    """The profiler was on for 400 us, and 100 us lie between the first and the last event: a marker of a step without
+    end, and operators. Phases are shares of this time, too."""
+    events = [
+        host("mark", "other", 0, 0),
+        host("mm", "operator", 20 * US, 10 * US),
+        host("fwd", "forward", 60 * US, 25 * US, phase="forward"),
+        host("mm", "operator", 90 * US, 10 * US),
+    ]
+    recorded = trace(events).with_meta(window_ns=(-100 * US, 300 * US))
+    views = choose_views(["causes", "model"])
+    report = summary_report(LoadedProfile(recorded), views, ViewRequest(), brief=True)
+    assert report.sources[0].facts["Length"].value == "100 µs recorded"
+    assert "no operator runs for 80% of the recorded time (80.0 µs)" in str(report.headline[0])
+    assert report.sections[1].table["cpu_ratio"].tolist() == [0.25]
+
+
+def test_a_long_step_is_what_advice_calls_an_outlier() -> None:
+    defaults = {name: value.default for name, value in inspect.signature(outlying).parameters.items()}
+    assert (defaults["sigmas"], defaults["share"]) == (Thresholds().outlier_sigmas, Thresholds().outlier_share)
 
 
 def test_a_share_of_unequal_steps_has_no_time_per_step() -> None:

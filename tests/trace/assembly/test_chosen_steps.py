@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfkit_core import summarize
 from perfkit_core.errors import UsageError
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
@@ -64,9 +65,21 @@ def test_none_takes_the_whole_recording() -> None:
     """Also of a recording with a range of a similar name, which a pattern would match."""
     changed = with_steps_on(trace([*ROWS, host("nonexistent", "annotation", 300, 5)]), "none")
     assert {(kind == "step", step) for kind, step in rows(changed, "kind", "step")} == {(False, None)}
-    assert with_inferred_steps(changed) is changed
+    assert not with_inferred_steps(changed).rows("kind", "step").any()
     assert [finding.code for finding in changed.quality].count("chosen-steps") == 1
     assert "no-steps" not in [finding.code for finding in changed.quality]
+
+
+@pytest.mark.parametrize("pattern", ["none", "epoch"])
+def test_a_recorded_step_is_no_cause_once_it_is_no_step(pattern: str) -> None:
+    """It only marks a time: where nothing else was recorded, nothing is known, and it is the place of nothing."""
+    marker = host("ProfilerStep#3", "step", 300, 600, step=3)
+    operators = [host("mm", "operator", 310, 60), host("mm", "operator", 800, 60)]
+    changed = with_steps_on(trace([host("epoch", "annotation", 0, 1_000), marker, *operators]), pattern)
+    causes = summarize(changed, "causes")
+    around = {"none": {"ranges without recorded detail", "epoch"}, "epoch": {"not recorded"}}  # a step is no cause
+    assert set(causes["cause"]) == {"host", "compute", "mm"} | around[pattern]
+    assert set(causes["place"].dropna()) <= {"epoch"}
 
 
 def test_each_rank_has_its_own_steps() -> None:

@@ -127,9 +127,9 @@ def test_phases_from_sequence_numbers() -> None:
     ]
     steps = [host(f"Step#{n}", "step", 100 * n, 100, step=n) for n in range(2)]
     cases = {
-        "operators up to the last one that is linked to backward are forward, later ones are not": linked,
+        "operators from the first to the last one that is linked to backward are forward": linked,
         "operators after the optimizer have the number of the next step's first node": made(*steps, *next_step),
-        "without steps, they cannot be told from it": made(*next_step),
+        "without steps, too": made(*next_step),
         "a labelled layer is no evidence for earlier operators": trace(labelled_steps()),
         "recomputation of a layer is no evidence for an earlier operator with the same number": made(
             host("mm", "operator", 0, 10, sequence=0),
@@ -145,6 +145,16 @@ def test_phases_from_sequence_numbers() -> None:
             host("item", "operator", 40, 10, sequence=1),
             host("Optimizer.step", "optimizer", 60, 20, phase="optimizer"),
             host("adam", "operator", 66, 5, sequence=1),
+        ),
+        "a frozen layer is forward, a read of a result or a layer without gradients before it is not": made(
+            host("evaluate", "operator", 0, 5),
+            host("item", "operator", 10, 5, sequence=1),
+            host("frozen", "operator", 20, 5, sequence=1),
+            host("between", "operator", 30, 5),
+            host("mm", "operator", 40, 10, sequence=1),
+            backward("MmBackward", 100, 10, 1),
+            host("frozen, without backward", "operator", 200, 5, sequence=2),
+            names={"evaluate": "linear", "frozen": "conv", "frozen, without backward": "conv", "item": "item"},
         ),
         "evidence does not cross threads": made(
             host("neighbour", "operator", 0, 5, tid=1),

@@ -15,7 +15,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace, concat_traces
-from perfkit_core.views.steps.inferred_steps import CATEGORY, CODE, SET_APART, with_inferred_steps
+from perfkit_core.views.steps.inferred_steps import CATEGORY, CODE, SET_APART, WHOLE, with_inferred_steps
 from perfkit_core.views.steps.steady_steps import SteadySteps, steady_steps
 from tests.support.events import device, host, rows, trace
 
@@ -37,6 +37,11 @@ def compute(at: int, dur: int = 40) -> Events:
 
 def backward(at: int, dur: int = 20) -> Events:
     return [host("mm backward", "operator", at, dur, tid=2, phase="backward")]
+
+
+def iteration(at: int) -> Events:
+    """100 ns without a time in which nothing was recorded."""
+    return compute(at, 60) + update(at + 60, 40)
 
 
 def joined(*parts: Events) -> Trace:
@@ -66,6 +71,28 @@ def test_only_a_data_loader() -> None:
     assert (found.sources[0].kind, found.sources[0].basis) == ("inferred", LOADER)
     cut = steady_steps(joined(*parts))
     assert windows(cut)[-1] == (300, 360)  # the last operator ends
+
+
+@pytest.mark.parametrize(("updates", "number", "counted"), [(4, 0, False), (2, 0, True), (4, 3, True)])
+def test_a_step_that_is_the_whole_recording(updates: int, number: int, counted: bool) -> None:
+    """A profiler whose step() is never called marks step 0 from its start to its end. It is a step if it holds too few
+    updates for iterations, and any other number shows that step() was called."""
+    marker = [host(f"step#{number}", "step", 0, 450, step=number)]
+    iterations = [iteration(at) for at in range(20, 20 + 100 * updates, 100)]
+    recorded = joined(marker, *iterations)
+    found = with_inferred_steps(recorded)
+    assert (found is recorded) == counted
+    assert (WHOLE in [finding.code for finding in found.quality]) != counted
+    times = [dur for kind, dur in rows(found, "kind", "dur_ns") if kind == "step"]
+    assert times == ([450] if counted else [100] * 4)
+
+
+def test_three_different_updates_are_no_iterations() -> None:
+    """As of the networks of one step that are trained one after the other."""
+    several = [host("gelu", "operator", at, 2) for at in range(40, 60, 2)]
+    parts = [compute(20) + update(70), several, compute(120) + update(170), compute(220) + update(270)]
+    recorded = joined([host("step#0", "step", 0, 300, step=0)], *parts)
+    assert with_inferred_steps(recorded) is recorded
 
 
 def test_two_data_loaders_in_turn() -> None:
@@ -175,7 +202,8 @@ def test_a_warm_up_of_25_seconds() -> None:
 
 
 def test_allocation_in_every_step_is_no_warm_up() -> None:
-    parts = [[host("hipFree", "runtime", at, 60), *compute(at + 60), *update(at + 100)] for at in (0, 200, 400, 600)]
+    parts = [[host("hipFree", "runtime", at + 5, 60), *compute(at, 140), *update(at + 140, 60)]
+             for at in (0, 200, 400, 600)]  # fmt: skip
     assert steady_steps(joined(*parts)).steady.all()
 
 
@@ -239,7 +267,7 @@ def test_the_repeats_of_a_benchmark() -> None:
 
 
 def test_compilation_and_capture() -> None:
-    parts = [compute(at) + update(at + 60) for at in range(0, 600, 100)]
+    parts = [iteration(at) for at in range(0, 600, 100)]
     compiling = [host("inductor_compile", "operator", 300, 50)]
     capture = [host("cudaStreamBeginCapture", "runtime", 405, 1), host("cudaStreamEndCapture", "runtime", 450, 1)]
     found = steady_steps(joined(*parts, compiling, capture))
@@ -251,6 +279,13 @@ def test_a_cut_first_step() -> None:
     full = [[host("mm", "operator", at + 5 * k, 4) for k in range(8)] + update(at + 60) for at in (100, 200, 300)]
     found = steady_steps(joined([host("mm", "operator", 50, 4)], update(60), *full))
     assert apart(found) == [("cut", 0, 50, 70)]
+
+
+@pytest.mark.parametrize(("blank", "cut"), [(30, True), (4, False)])
+def test_a_first_step_that_lacks_what_was_not_recorded(blank: int, cut: bool) -> None:
+    """The recording begins with the first operator: what plain Python does before it is known of the other steps."""
+    parts = [compute(at, 60) + update(at + 60, 40 - blank) for at in (0, 100, 200, 300)]
+    assert apart(steady_steps(joined(*parts))) == [("cut", 0, 0, 100 - blank)] * cut
 
 
 def test_the_cadence_of_the_device() -> None:
@@ -271,16 +306,16 @@ def test_the_cadence_of_the_device() -> None:
 
 
 def test_inferred_steps_become_events() -> None:
-    parts = [compute(at) + update(at + 60) for at in (0, 100, 200)]
+    parts = [iteration(at) for at in (0, 100, 200)]
     recorded = joined(
         *parts, [device("k", "kernel", 400, 10, correlation=1), host("l", "runtime", 110, 2, correlation=1)]
     )
     found = with_inferred_steps(recorded)
     steps = [row for row in rows(found, "name", "category", "start_ns", "dur_ns", "step") if row[1] == CATEGORY]
     assert steps == [
-        ("step 0", CATEGORY, 0, 70, 0),
-        ("step 1", CATEGORY, 70, 100, 1),
-        ("step 2", CATEGORY, 170, 100, 2),
+        ("step 0", CATEGORY, 0, 100, 0),
+        ("step 1", CATEGORY, 100, 100, 1),
+        ("step 2", CATEGORY, 200, 100, 2),
     ]
     assert [step for name, step in rows(found, "name", "step") if name == "k"] == [1]  # the step of its launch
     others = found.to_pandas().query("category != @CATEGORY")[["name", "start_ns", "dur_ns"]]
@@ -297,7 +332,7 @@ def test_recorded_steps_stay() -> None:
 
 
 def test_each_rank_has_its_own_steps() -> None:
-    parts = [compute(at) + update(at + 60) for at in (0, 100, 200)]
+    parts = [iteration(at) for at in (0, 100, 200)]
     ranks = [trace([event for part in parts[: 3 - number] for event in part], rank=number) for number in (0, 1)]
     both = concat_traces(ranks)
     assert [source.kind for source in steady_steps(both).sources] == ["inferred", "none"]
@@ -313,7 +348,7 @@ def test_steps_of_joined_ranks_become_events() -> None:
     late = 40
     ranks = [
         trace([event | {"start_ns": event["start_ns"] + late * number}
-               for at in (0, 100, 200) for event in compute(at) + update(at + 60)], rank=number)
+               for at in (0, 100, 200) for event in iteration(at)], rank=number)
         for number in (0, 1)
     ]  # fmt: skip
     inserted = with_inferred_steps(concat_traces(ranks))

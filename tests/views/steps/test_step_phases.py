@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+
 from perfkit_core.trace.model.trace import concat_traces
+from perfkit_core.views.steps.step_phases import segments
 from tests.support.events import device, host, trace
 from tests.support.tables import check_tables, view_rows, view_table
 
@@ -91,6 +95,16 @@ def test_a_backward_segment_ends_where_another_phase_begins() -> None:
     ]  # fmt: skip
     both = concat_traces([trace(rows, rank=0), trace(rows, rank=1)])
     assert ("backward", 4, 4 * 80) in view_rows("model", both, "phase calls total_cpu_ns")
+
+
+@pytest.mark.parametrize(("blank", "forward"), [(20, [45]), (30, [10, 15])])
+def test_a_gap_longer_than_all_operators_is_no_forward(blank: int, forward: list[int]) -> None:
+    """The operators of this forward pass take 25 ns."""
+    operators = [host("mm", "operator", 0, 10, sequence=1), host("mm", "operator", 10 + blank, 15, sequence=2)]
+    nodes = [host("MmBackward", "operator", at, 5, sequence=n, phase="backward") for n, at in ((2, 100), (1, 160))]
+    phases = segments(recorded := trace([*operators, *nodes]), np.ones(4, np.bool_))
+    assert recorded.rows("phase", "forward").sum() == 2
+    assert sorted(phases.dur_ns.tolist()) == sorted([*forward, 65])  # a backward pass also waits for other threads
 
 
 def test_clearing_gradients_is_part_of_an_update() -> None:
