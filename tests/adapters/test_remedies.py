@@ -19,13 +19,13 @@ CODED = [
 ]
 NO_CODE = {
     "decode-gap", "small-decode-batch", "waiting-operator", "outlier-steps", "outlier-steps-once",
-    "outlier-steps-outside", "host-gap-unknown", "host-code", "host-code-loader", "exposed-communication-one",
-    "exposed-communication-slow", "exposed-copies", "exposed-copies-DtoH", "exposed-copies-HtoD",
-    "decode-without-graph", "layout-transposes",
+    "outlier-steps-outside", "host-gap", "host-gap-unknown", "host-code", "host-code-loader",
+    "exposed-communication-one", "exposed-communication-slow", "exposed-copies", "exposed-copies-DtoH",
+    "exposed-copies-HtoD", "decode-without-graph", "layout-transposes",
 }  # fmt: skip
 MORE = {
-    "torch": {"elementwise-chain-vllm", "elementwise-chain-yes", "launch-bound-vllm", "launch-bound-yes",
-              "tensor-cores-unused-yes-float16"},
+    "torch": {"elementwise-chain-vllm", "elementwise-chain-yes", "exposed-communication-slow-npu", "launch-bound-vllm",
+              "launch-bound-yes", "tensor-cores-unused-yes-float16"},
     "paddle": {"per-tensor-optimizer"},
 }  # fmt: skip
 

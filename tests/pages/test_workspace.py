@@ -73,7 +73,7 @@ def test_one_chapter_is_shown_at_a_time_or_all(at: Callable[[str], Any]) -> None
             "All sections",
         ]
     )
-    assert headings(page)[:2] == ["Where the time went", "Step time"]
+    assert headings(page)[:2] == ["Where the time went", "Steps without each cause"]
     page.get_by_role("link", name="Kernels", exact=True).click()
     expect(page.locator("#kernels")).to_be_visible()
     assert headings(page) == ["Kernels"]

@@ -133,7 +133,8 @@ def test_every_cell_is_that_of_json(told: Told) -> None:
         assert len(section.rows) == min(len(rows), LONGEST), name
         for number, (shown, row) in enumerate(zip(section.rows, rows, strict=True)):
             for key, column in at.items():
-                value = row[key] if key != "cause" else worded(row[key], get_plugins().views()[name].column(key))
+                words = key in ("cause", "state") and row[key] is not None
+                value = worded(row[key], get_plugins().views()[name].column(key)) if words else row[key]
                 value = "· " * row["depth"] + value if "depth" in row and key in ("name", "cause") else value
                 assert shows(shown[column], section.headings[column], value), (name, number, key, shown[column], value)
                 cells += 1
