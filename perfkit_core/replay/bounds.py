@@ -103,7 +103,7 @@ def _without(replay: Replay, word: str, parts: Parts) -> Graph | None:
     if len(rows):
         graph = Remove(rows, below=False).apply(replay, graph, Case.LIKELY)
     if word == HOST and not recorded.all():
-        start, end = parts["start_ns"], parts["start_ns"] + parts["time_ns"]
+        start, end = parts["start_ns"], parts["start_ns"] + np.maximum(parts["time_ns"], parts["launched_ns"])
         gaps = {
             rank: intervals.union(start[mask], end[mask])
             for rank in np.unique(parts["rank"]).tolist()

@@ -16,6 +16,7 @@ from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.batches import waited
 from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.grouping import called
 
 _OUTSIDE: Final = "time outside all recorded events"
 """In tables of event names, this name stands for the self time of steps."""
@@ -117,10 +118,11 @@ def _by_name(trace: Trace, chosen: arrays.BoolArray, time: arrays.IntArray) -> p
     """Return the sum of ``time`` of the ``chosen`` events for each rank, step and name. Only events in steps count."""
     rows = np.flatnonzero(chosen & (trace.ints("step") >= 0))
     names = trace.codes("name")
-    code = np.where(trace.rows("kind", STEP)[rows], len(names.values), names.codes[rows])
+    distinct, texts = pd.factorize(np.array([*map(called, names.values), _OUTSIDE], dtype=object))
+    code = distinct[np.where(trace.rows("kind", STEP)[rows], len(names.values), names.codes[rows])]
     keys = {"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows], "code": code}
     sums = pd.DataFrame({**keys, "time": time[rows]}).groupby(list(keys), as_index=False)["time"].sum()
-    name = pd.Categorical.from_codes(sums["code"], pd.Index([*names.values, _OUTSIDE]).astype(object))
+    name = pd.Categorical.from_codes(sums["code"], pd.Index(texts))
     named: pd.DataFrame = sums.assign(name=name)
     return named
 
