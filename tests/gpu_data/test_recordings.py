@@ -2,8 +2,8 @@
 
 torch 2.11 made them, which has no ``trace_activities()``: perfkit read ``events()``. These lack the arguments of device
 work, the bytes of copies, the addresses and totals of memory events, the shapes of lists, and Python frames, which
-perfkit reads from elsewhere since then. The file differs in one thing: a range on a device begins 1 ns earlier and is
-2 ns longer, so that viewers nest it."""
+perfkit reads from elsewhere since then. A run keeps the phases of the version that wrote it. The file differs in one
+thing: a range on a device begins 1 ns earlier and is 2 ns longer, so that viewers nest it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.kineto_events import RANGE, read_again
 MENDED = {"cuda_driver": "category", "cuda_sync": "kind", RANGE: "correlation", "cpu_instant_event": "tid"}
 """Columns in which these recordings are wrong, because their handler read events of this category wrongly."""
 EVERY = ("name", "kind", "category", "start_ns", "dur_ns", "self_ns", "tid", "device", "stream", "correlation", "step",
-         "phase", "sequence", "module", "dtypes", "op_name")  # fmt: skip
+         "sequence", "module", "dtypes", "op_name")  # fmt: skip
 
 
 def cells(trace: Trace, exported: bool) -> list[dict[str, Any]]:

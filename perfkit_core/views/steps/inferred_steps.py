@@ -49,6 +49,8 @@ def with_inferred_steps(trace: Trace) -> Trace:
     if len(step_rows(trace)) or trace.rows("kind", schema.IMPLAUSIBLE).all():
         return trace
     begin, end = span(trace, ~trace.rows("kind", schema.IMPLAUSIBLE))
+    if not len(begin):
+        return trace
     trace = trace.with_meta(window_ns=(int(begin[0]), int(end[0])))
     if not lacking:
         return trace
