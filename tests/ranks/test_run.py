@@ -335,11 +335,9 @@ def _await(port: int) -> None:
 
 
 def _greet(server: socket.socket, greeting: bytes) -> None:
-    held = []
-    with contextlib.suppress(OSError):
+    with contextlib.ExitStack() as held, contextlib.suppress(OSError):
         while True:
-            held.append(server.accept()[0])
-            held[-1].sendall(greeting)
+            held.enter_context(server.accept()[0]).sendall(greeting)
 
 
 def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
