@@ -78,8 +78,8 @@ class Background:
             work()
             del work  # free the events of the cycle
             with self._changed:
+                self.ended += 1  # before the queue is empty: others read both without the lock
                 self._jobs.popleft()
-                self.ended += 1
                 self._changed.notify_all()
                 if not self._jobs:
                     self._thread = None

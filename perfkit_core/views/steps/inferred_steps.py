@@ -42,8 +42,8 @@ def with_inferred_steps(trace: Trace) -> Trace:
     """Return the trace with its inferred steady steps as events of kind ``step``, and notes on them.
 
     A trace with recorded steps is returned as it is, except if each is the whole recording of its rank. If a rank has
-    no steps, and none could be inferred, the finding says why. The
-    window of the recording is then the time from the first to the last event, as in all views."""
+    no steps, and none could be inferred, the finding says why. The window of the recording is then the time from the
+    first to the last event, as in all views."""
     trace = _without_whole_steps(trace)
     lacking = any(finding.code == NO_STEPS for finding in trace.quality)
     if len(step_rows(trace)) or trace.rows("kind", schema.IMPLAUSIBLE).all():
