@@ -79,6 +79,9 @@ def advise(
         # the device waits for this, even if the change may also cost time
         promises |= (p.saving_ns or 0) > least_ns and device_account.wastes(facts, advice.candidate)
         (with_saving if promises else without).append(advice)
+    # advice without a number comes after all other if advice with one replaces it
+    replaced = {rule for advice in with_saving if advice.prediction.saving_ns for rule in advice.candidate.conflicts}
+    with_saving.sort(key=lambda advice: advice.prediction.saving_ns is None and advice.rule in replaced)
     advices = Advices(
         identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without),
         base=base(facts), trace=facts.trace,

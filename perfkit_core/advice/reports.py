@@ -58,9 +58,7 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     """Return a report that fits one screen: what to change, where, the predicted time and the fix of the first ``most``
     items of advice, and one line each on the other advice and on the rules that could not be evaluated."""
     of, source = step_or_recording(trace), source_facts.source(trace)
-    replaced = {rule for advice in advices.advice if _saves(advice) for rule in advice.candidate.conflicts}
-    ordered = sorted(advices.advice, key=lambda advice: not _saves(advice) and advice.rule in replaced)
-    shown, rest = ordered[:most], ordered[most:]
+    shown, rest = advices.advice[:most], advices.advice[most:]
     texts = [in_words(number, advice, advices, of, records, short=True) for number, advice in enumerate(shown, 1)]
     lines: list[Text] = []
     if rest:
@@ -72,7 +70,7 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
         if len(rest) > most:
             other_advice.append(message("{count} more", count=len(rest) - most))
         lines.append(message("More advice (--limit 0): {others:list}.", others=other_advice))
-    promises = advices.questions or any(map(_saves, shown))
+    promises = advices.questions or any(advice.prediction.saving_ns is not None for advice in shown)
     unsure = [] if promises else uncertain(advices)
     lines += uncertain_in_words(unsure)
     lines += filter(None, [text.profiler_time(advices.base, of)])
@@ -89,10 +87,6 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
         lead = f"perfkit advise {advices.source} --explain {(shown or unsure)[0].id}"
     title = say("Advice on {name}", name=source.label)
     return Report(title, (source,), (*texts, *total), headline=tuple(headline(advices, of)), next=lead)
-
-
-def _saves(advice: Advice) -> bool:
-    return advice.prediction.saving_ns is not None
 
 
 def in_words(
