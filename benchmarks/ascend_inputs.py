@@ -5,6 +5,7 @@ recording is created once, in the folder of ``inputs``.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sqlite3
@@ -27,7 +28,8 @@ _LINKS: Final = 10**6
 """Differences between two copies: of times, and of numbers that link events."""
 _NUMBER: Final = re.compile(
     r"(?<![\d.])(?P<us>\d{16})(?!\d)|(?<!\d)(?P<ns>\d{19})(?!\d)"
-    r'|"(?:connection_id|correlation_id|Sequence number)": (?P<link>\d+)|ProfilerStep#(?P<step>\d+)'
+    r'|"(?:(?:connection_id|correlation_id|Sequence number|id)": "?|HostToDevice)(?P<link>\d{1,12})\b'
+    r"|ProfilerStep#(?P<step>\d+)"
 )
 _TIMES: Final = {"startNs", "endNs", "timestampNs", "timestamp", "allocationTime", "releaseTime", "activeReleaseTime"}
 _LINKED: Final = {"connectionId", "globalTaskId", "callchainId", "sequenceNumber", "opId"}
@@ -73,10 +75,16 @@ def _made(kind: str, size_mb: int, write: Callable[[Path, Path, int], None]) -> 
 def write_text(source: Path, out: Path, size: int) -> None:
     """Write the files of the folder ``source`` into ``out``, repeated until they have about ``size`` bytes."""
     with open_bytes(next(source.glob("trace_view.json*"))) as file:
-        events = file.read().decode().strip().removeprefix("[").removesuffix("]")
+        recorded = json.load(file)
+    metadata, events = (  # names of processes and threads occur once
+        json.dumps([event for event in recorded if (event["ph"] == "M") == of_metadata])[1:-1]
+        for of_metadata in (True, False)
+    )
     tables = {name: (source / name).read_text().partition("\n") for name in _TABLES}
     copies = range(max(size // (len(events) + sum(len(rows) for _, _, rows in tables.values())), 1))
-    (out / "trace_view.json").write_text("[" + ", ".join(_shifted(events, copy) for copy in copies) + "]")
+    (out / "trace_view.json").write_text(
+        "[" + ", ".join([metadata, *(_shifted(events, copy) for copy in copies)]) + "]"
+    )
     for name, (header, end, rows) in tables.items():
         (out / name).write_text(header + end + "".join(_shifted(rows, copy) for copy in copies))
 

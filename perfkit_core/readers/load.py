@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfkit_core.base.language.units import SIZES, parse_quantity
-from perfkit_core.base.system import memory_limit, paths
+from perfkit_core.base.system import machine, paths
 from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
@@ -16,7 +16,7 @@ from perfkit_core.readers import compile_info, graph_captures, join_ranks, overf
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions, read_options
 from perfkit_core.trace.assembly import server_steps
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
-from perfkit_core.trace.model.meta import Finding, about_job
+from perfkit_core.trace.model.meta import Finding, about_job, mixed_levels
 from perfkit_core.trace.model.serving_step import KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import store
@@ -73,7 +73,8 @@ def load_all(
         trace = with_steps_on(trace, options.step_on)
     if len(sources) == 1 < len(files):
         trace = named(trace, paths.as_path(sources[0]))
-    return trace.with_findings(*findings, *lost, *about_job(trace.meta))
+    levels = mixed_levels([part.meta for part in traces])
+    return trace.with_findings(*findings, *lost, *levels, *about_job(trace.meta))
 
 
 def as_trace(source: Trace | paths.PathLike | Sequence[paths.PathLike], plugins: Plugins | None = None) -> Trace:
@@ -122,16 +123,16 @@ def beside(path: Path, plugins: Plugins) -> list[Path]:
 
 def load_one(path: Path, options: ReadOptions = DEFAULT, plugins: Plugins | None = None) -> Trace:
     """Read one file or run folder. Without --max-memory, $PERFKIT_MAX_MEMORY limits the memory of reading."""
-    text = os.environ.get(memory_limit.ENVIRONMENT)
-    if not text or memory_limit.is_limited():
+    text = os.environ.get(machine.ENVIRONMENT)
+    if not text or machine.is_limited():
         return _load_one(path, options, plugins or get_plugins())
-    with memory_limit.limited(most_memory(text)):
+    with machine.limited(most_memory(text)):
         return _load_one(path, options, plugins or get_plugins())
 
 
 def most_memory(text: str) -> float:
     """Return the bytes of a size with a unit, such as ``8 GiB``. Raises UsageError."""
-    option = f"--max-memory or {memory_limit.ENVIRONMENT}"
+    option = f"--max-memory or {machine.ENVIRONMENT}"
     try:
         most = parse_quantity(text, SIZES, needs_unit=True)
     except UsageError as error:

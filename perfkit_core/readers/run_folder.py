@@ -22,17 +22,9 @@ from perfkit_core.readers.join_ranks import numbered_processes, one_job, read_ea
 from perfkit_core.trace.model.event_columns import Columns
 from perfkit_core.trace.model.meta import Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.trace.storage import (
-    bytestream,
-    checksums,
-    recorded_events,
-    side_table_files,
-    store,
-    stored_file,
-    unwritten,
-)
+from perfkit_core.trace.storage import bytestream, checksums, recorded_events, store, stored_file
 from perfkit_core.trace.storage.older_format import OlderColumns
-from perfkit_core.trace.storage.unwritten import Pending
+from perfkit_core.trace.storage.store import Pending
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
 
@@ -67,7 +59,7 @@ def read_stored(path: Path, check: bool = False) -> Trace:
     if stored.stage == "trace":
         quality = tuple(finding.finding() for finding in stored.quality)
         columns: Columns = stored_file.stored_columns(file, check)
-        tables = side_table_files.tables(file)
+        tables = stored_file.tables(file)
         if stored.schema_version == 1:
             columns = OlderColumns(columns)
             tables = tables.replaced(columns.facts())
@@ -101,8 +93,8 @@ def cycles(path: Path, partial: bool = False) -> tuple[list[Path], tuple[Finding
     """Return the files of the run in a folder, sorted by rank and cycle, and data-quality warnings. Reads only the
     metadata of the files. If ``partial`` is set, files with damaged metadata are left out. Raises SourceError."""
     # Pending files are listed first: a cycle that is written meanwhile is found as a file.
-    pending = unwritten.pending(path)
-    files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / unwritten.INCOMPLETE_MARK
+    pending = store.pending(path)
+    files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / store.INCOMPLETE_MARK
     if mark.exists():
         lost = mark.read_text(encoding="utf-8", errors="replace").splitlines()
         if not lost and not pending:  # if the disk was full, the file is empty

@@ -25,10 +25,11 @@ from perfkit_core.readers.load import load, stream
 from perfkit_core.readers.sqlite_file import opened
 from perfkit_core.testing.conformance import check_source
 from perfkit_core.testing.traces import check_round_trip, check_trace
-from perfkit_core.trace.model.side_tables import COLLECTIVES, DEVICE_TASKS
+from perfkit_core.trace.model.side_tables import AWAITED_RANKS, COLLECTIVES, DEVICE_TASKS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import ascend
-from tests.support.ascend import MAIN, PID, AscendRecording, rich, small
+from tests.support.ascend import MAIN, PID, AscendRecording, awaiting, rich, small
+from tests.support.events import codes
 from tests.support.tables import check_events, view_rows, view_table
 
 pytestmark = pytest.mark.bare
@@ -87,6 +88,32 @@ def test_sizes_of_groups(rich_both: tuple[Trace, Trace]) -> None:
     assert view_rows("collectives", rich_both[1], "collective group_size") == [("all_reduce", 2)]
 
 
+GROUP = {"tensor parallel": {"group_name": "tp", "global_ranks": [0, 4, 8, 12]}}
+
+
+@pytest.mark.parametrize(
+    ("recording", "waits", "world"),
+    [
+        (lambda: awaiting(485), [(2, 6_000, 74_000)], 4),  # not the wait behind the transfer
+        (lambda: awaiting(485, groups=GROUP), [(8, 6_000, 74_000)], None),
+        (lambda: awaiting(440), [(2, 6_000, 74_000)], 4),  # the transfer with rank 3 does not end the wait for rank 2
+        (lambda: awaiting(), [], 4),  # a wait without a transfer may be the transfer of the other rank
+        (lambda: awaiting(485, number=1), [], None),  # number 1 of rank 0 is no rank
+    ],
+)
+def test_the_rank_that_a_collective_waits_for(
+    tmp_path: Path,
+    recording: Callable[[], AscendRecording],
+    waits: list[tuple[int, int, int]],
+    world: int | None,
+) -> None:
+    for trace in text_and_database(tmp_path, recording):
+        table = trace.tables[AWAITED_RANKS].to_pandas()
+        assert [*table[["awaited", "after_ns", "wait_ns"]].itertuples(index=False, name=None)] == waits
+        assert trace.meta.world_size == world
+        assert trace.to_pandas()["name"][table["row"]].tolist() == ["hcom_allReduce__586_0_1"] * len(waits)
+
+
 def test_work_is_on_the_device_that_the_text_numbers(rich_both: tuple[Trace, Trace]) -> None:
     assert set(rich_both[0].codes("device").values) == {"cpu", "npu:5"}
     kinds = rich_both[0].to_pandas().set_index("name")["kind"]
@@ -120,6 +147,16 @@ def test_the_folders_of_several_ranks_are_one_run(tmp_path: Path, write: str) ->
     kernels = trace.to_pandas().query("kind == 'kernel'")
     assert Counter(zip(kernels["rank"], kernels["device"], strict=True)) == {(0, "npu:0"): 3, (1, "npu:1"): 3}
     assert sorted(view_rows("stragglers", trace, "rank collectives")) == [(0, 1), (1, 1)]
+
+
+def test_ranks_of_different_levels_are_named(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        small(rank).database(tmp_path)
+    info = tmp_path / "rank0_ascend_pt" / "profiler_info_0.json"
+    assert "levels-mixed" not in codes(load(tmp_path))
+    info.write_text(info.read_text().replace("Level1", "Level0"))
+    (text,) = [finding.message for finding in load(tmp_path).quality if finding.code == "levels-mixed"]
+    assert "(Level0: rank 0; Level1: rank 1)" in text
 
 
 def test_a_text_without_the_vendors_tables(tmp_path: Path) -> None:
@@ -404,10 +441,11 @@ def test_memory_is_that_of_operator_memory(real: Path) -> None:
         assert table["total_bytes"].max() / 2**20 == max(float(row["Total Allocated(MB)"]) for row in records)
 
 
-@pytest.mark.parametrize("name", ["text/level1", "db/level1"])
-def test_both_ranks_of_a_real_run(traces: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "late"), [("text/level1", 5), ("db/level1", 6)])
+def test_both_ranks_of_a_real_run(traces: Path, name: str, late: int) -> None:
     trace = load(traces / "ascend" / name)
-    assert trace.meta.ranks == (0, 1)
+    assert (trace.meta.ranks, trace.meta.world_size) == ((0, 1), 8)
+    assert trace.tables[AWAITED_RANKS]["awaited"].to_pylist() == [late] * 8  # four collectives of two ranks
     assert [row[0] for row in view_rows("stragglers", trace, "collectives")] == [4, 4]
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfkit_core.base.system import owner
+from perfkit_core.base.system import processes
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace, with_rank
-from perfkit_core.trace.storage import store, unwritten
+from perfkit_core.trace.storage import store
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK
 from perfkit_core.trace.storage.stored_file import StoredFile
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from tests.support.events import codes, host, trace
 from tests.support.golden import check_golden
 from tests.support.small_trace import small_trace
@@ -188,7 +188,7 @@ def test_a_folder_without_saved_cycles_names_the_reason(tmp_path: Path) -> None:
 
 def pend(file: Path, cycle: int, of: str) -> Path:
     name = file.name.removesuffix(store.SUFFIX).replace("cycle00000", f"cycle{cycle:05d}")
-    path = file.with_name(f"{name}.{of}{unwritten.PENDING_SUFFIX}")
+    path = file.with_name(f"{name}.{of}{store.PENDING_SUFFIX}")
     path.touch()
     return path
 
@@ -202,7 +202,7 @@ def test_cycles_that_were_not_written_are_reported(tmp_path: Path) -> None:
     cycle 1 is no gap, and the pending file of a written cycle does not count."""
     file = record(tmp_path, "run", 0, recording="7-0123456789ab")
     record(tmp_path, "run", 200, recording="7-0123456789ab", cycle=2)
-    pid, start, machine = owner.owner().split("-")
+    pid, start, machine = processes.owner().split("-")
     for cycle in (0, 1, 3):
         pend(file, cycle, f"{pid}-1-{machine}")
     (lost,) = messages(tmp_path, "incomplete-run")
@@ -219,7 +219,7 @@ def test_cycles_that_were_not_written_are_reported(tmp_path: Path) -> None:
 def test_pending_cycles_of_older_recordings_do_not_matter(tmp_path: Path) -> None:
     """Of processes without any written cycle, those are reported that belong to the newest recordings: another rank
     that was killed in its first cycle, but not an earlier run."""
-    pid, _, machine = owner.owner().split("-")
+    pid, _, machine = processes.owner().split("-")
     older = record(tmp_path, "old", 0, recording="6-0123456789ab")
     pend(older, 1, f"{pid}-1-{machine}")
     newer = record(tmp_path, "new", 10_000, recording="7-0123456789ab")
@@ -231,7 +231,7 @@ def test_pending_cycles_of_older_recordings_do_not_matter(tmp_path: Path) -> Non
 
 
 def test_a_folder_in_which_no_cycle_was_written_says_why(tmp_path: Path) -> None:
-    pid, start, machine = owner.owner().split("-")
+    pid, start, machine = processes.owner().split("-")
     file = tmp_path / f"rank00000-cycle00000-host-7-0123456789ab{store.SUFFIX}"
     killed = pend(file, 0, f"{pid}-1-{machine}")
     with pytest.raises(SourceError, match=r"no cycle was written, because the process was killed before \(rank00000-"):

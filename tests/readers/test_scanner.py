@@ -136,6 +136,28 @@ def test_arguments_of_flow_events_are_read_alike(tmp_path: Path, text: str) -> N
     assert not both(path, partial=True)
 
 
+def test_links_are_read_alike(tmp_path: Path) -> None:
+    """Whatever the writer uses as ids. The last of several beginnings with one id counts."""
+    ids: list[object] = [5, "6", "07", 0, -4, 2**63 - 1, 2**63, 10**19, "x", "", 1.5, None, [1], "é"]
+    flow = {"cat": "async_npu", "name": "torch_to_npu"}
+    events = [{"ph": "M", "name": "process_name", "pid": 800, "args": {"name": "Ascend Hardware"}}]
+    for at, number in enumerate([*ids, 5]):
+        events += [
+            event("aten::mm", 10 * at, 9),
+            {"ph": "X", "name": "MatMul", "pid": 800, "tid": 4, "ts": f"{10 * at + 5}.25", "dur": 2},
+            {**flow, "ph": "s", "id": number, "pid": 1, "tid": 1, "ts": 10 * at},
+            {**flow, "ph": "f", "id": number, "pid": 800, "tid": 4, "ts": f"{10 * at + 5}.25"},
+        ]
+    events += [{**flow, "ph": "f", "id": 5}, {**flow, "ph": "f", "id": 5, "pid": [], "tid": 1, "ts": 5}]
+    path = write(tmp_path / "t.json", events)
+    assert not both(path)
+    assert not both(path, chunk_bytes=700)
+    with reading(0):
+        trace = source.read(path)
+    kernels = [row for row, name in enumerate(trace.events["name"].to_pylist()) if name == "MatMul"]
+    assert (trace.ints("launched_by")[kernels] < 0).sum() == 1  # the link whose id is null
+
+
 def test_dictionaries_of_names_and_keys_grow(tmp_path: Path) -> None:
     events = [event(f"name {i} {'x' * (i % 700)}", i, args={f"key {i}": i, "Input Dims": [i]}) for i in range(5000)]
     path = write(tmp_path / "t.json", events)

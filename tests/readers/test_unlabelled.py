@@ -14,9 +14,9 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.base.language.messages import render
 from perfkit_core.output.report import summary
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.chrome import process_ids
 from perfkit_core.readers.load import load, stream
 from perfkit_core.readers.run_folder import read_stored
-from perfkit_core.trace.assembly import process_ranks
 from perfkit_core.trace.model import account
 from perfkit_core.trace.model.meta import NO_DEVICE, PROCESSES_MIXED, UNKNOWN_EVENTS, may_lack_work
 from perfkit_core.trace.model.trace import Trace
@@ -185,7 +185,7 @@ def test_processes_with_numbers_are_ranks_if_their_launches_differ(tmp_path: Pat
     trace = load(write(tmp_path / "t.json", launch(83, 0, 1, 10, "mm") + launch(84, 0, 2, 12, "add")))
     assert launched(trace) == {(0, "k_mm", "cudaLaunchKernel"), (1, "k_add", "cudaLaunchKernel")}
     assert callers(trace) == {(0, 83), (1, 84)}
-    assert process_ranks.SEVERAL in {finding.code for finding in trace.quality}
+    assert process_ids.SEVERAL in {finding.code for finding in trace.quality}
 
 
 def test_launches_that_may_be_of_any_process_are_not_added_up(tmp_path: Path) -> None:

@@ -113,11 +113,14 @@ class AscendRecording:
     allocations: list[Allocation] = field(default_factory=list)
     rank: int = 0
     device: int = 0
+    number: int = 0
+    """Number of the rank in the groups of its collectives."""
+    groups: dict[str, Any] = field(default_factory=lambda: _GROUPS)
 
     def text(self, folder: Path, tables: bool = True) -> Path:
         """Write the folder of the rank with ``trace_view.json``, and with the vendor's ``tables``."""
         path = self._folder(folder)
-        (path.parent / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": _GROUPS}))
+        (path.parent / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": self.groups}))
         (path / "trace_view.json").write_text(json.dumps(self._events()))
         if tables:
             self._write_kernels(path / "kernel_details.csv")
@@ -189,7 +192,7 @@ class AscendRecording:
             if task.part:
                 kind, rank, size, link = task.part
                 args = {"stream id": task.stream, "task id": task.task, "context id": task.subtask, "task type": kind,
-                        "dst rank": rank, "size(Byte)": size, "link type": link}  # fmt: skip
+                        "src rank": self.number, "dst rank": rank, "size(Byte)": size, "link type": link}  # fmt: skip
                 events.append(_span(task, self._shown("HCCL"), 1, args) | {"name": kind})
         for op in self.collectives:
             args = {"connection_id": op.connection, "data_type": op.dtype, "alg_type": "MESH-RING", "count": op.count}
@@ -247,7 +250,7 @@ class AscendRecording:
         table("RANK_DEVICE_MAP", "rankId INTEGER, deviceId INTEGER", [(self.rank, self.device)])
         table("NPU_INFO", "id INTEGER, name TEXT", [(self.device, "Ascend910B")])
         table("META_DATA", "name TEXT, value TEXT",
-              [("SCHEMA_VERSION", "1.0.0"), ("parallel_group_info", json.dumps(_GROUPS))])  # fmt: skip
+              [("SCHEMA_VERSION", "1.0.0"), ("parallel_group_info", json.dumps(self.groups))])  # fmt: skip
         ranges = {"mstx": "MSTX_EVENTS", "gc": "GC_RECORD"}
         for kind, name in ranges.items():
             table(name, "startNs INTEGER, endNs INTEGER, globalTid INTEGER, message INTEGER",
@@ -286,9 +289,9 @@ class AscendRecording:
               "inputShapes INTEGER, inputDataTypes INTEGER, waitNs INTEGER, blockDim INTEGER",
               [(text(task.name), number, *map(text, task.kernel[:4]), *task.kernel[4:])
                for number, task in enumerate(self.tasks) if task.kernel])  # fmt: skip
-        table("COMMUNICATION_TASK_INFO", "globalTaskId INTEGER, taskType INTEGER, dstRank INTEGER, size INTEGER, "
-              "linkType INTEGER",
-              [(number, text(task.part[0]), *task.part[1:3], {"ON_CHIP": 0, "HCCS": 1}[task.part[3]])
+        table("COMMUNICATION_TASK_INFO", "globalTaskId INTEGER, taskType INTEGER, srcRank INTEGER, dstRank INTEGER, "
+              "size INTEGER, linkType INTEGER",
+              [(number, text(task.part[0]), self.number, *task.part[1:3], {"ON_CHIP": 0, "HCCS": 1}[task.part[3]])
                for number, task in enumerate(self.tasks) if task.part])  # fmt: skip
         table("COMMUNICATION_OP", "opName INTEGER, startNs INTEGER, endNs INTEGER, connectionId INTEGER, "
               "dataType INTEGER, algType INTEGER, count INTEGER, groupName INTEGER",
@@ -370,6 +373,22 @@ def small(rank: int = 0) -> AscendRecording:
             Allocation("cann::trans", 16, at(115), at(600), (216, 200), stream=None),
         ],
     )  # fmt: skip
+
+
+def awaiting(*transfers: int, number: int = 0, groups: dict[str, Any] | None = None) -> AscendRecording:
+    """Return the recording of :func:`small` with waits of its collective, which begins at 400 µs, for ranks 1 to 3 of
+    its group. They end at 430, 480 and 450 µs. It has transfers of 10 µs that begin at ``transfers`` (in µs), and then
+    a wait until 505 µs."""
+    recording = small()
+    recording.number, recording.groups = number, groups or {}
+    parts = [("Notify_Wait", 1, 405, 430), ("Notify_Wait", 2, 406, 480), ("Notify_Wait", 3, 407, 450),
+             *(("Memcpy", 3, at, at + 10) for at in transfers), ("Notify_Wait", 1, 495, 505)]  # fmt: skip
+    recording.tasks[-2:] = [
+        Task("SDMA" if kind == "Memcpy" else "Notify Wait", kind, START + begin * 1000, START + end * 1000, 20,
+             stream=4, task=9, subtask=at, part=(kind, other, 4096 * (kind == "Memcpy"), "HCCS"))
+        for at, (kind, other, begin, end) in enumerate(parts)
+    ]  # fmt: skip
+    return recording
 
 
 def rich() -> AscendRecording:

@@ -228,7 +228,7 @@ class AscendDatabase:
     def _collectives(self) -> pa.Table:
         keys = {"name": "opName", "correlation": "connectionId", "algorithm": "algType", "type": "dataType",
                 "count": "count", "group": "groupName"}  # fmt: skip
-        sizes = {name: str(size) for name, (_, size) in groups(self.metadata()).items()}
+        sizes = {name: str(len(ranks)) for name, (_, ranks) in groups(self.metadata()).items()}
         cells = self._timed("COMMUNICATION_OP", keys)
         # the device is that of the tasks with the same connection
         tasks = self._columns("TASK", {"correlation": "connectionId", "device": "deviceId"})
@@ -254,7 +254,7 @@ class AscendDatabase:
                 device_tasks.TASK_TYPE: quoted(self._text(cells["type"])),
                 "Task Id": digits(cells["task"]), "Subtask Id": digits(cells["part"]),
                 device_tasks.PART_TYPE: quoted(self._text(part["part_type"])),
-                "src rank": digits(ranks["source"]), "dst rank": digits(ranks["target"]),
+                device_tasks.OWN_RANK: digits(ranks["source"]), device_tasks.OTHER_RANK: digits(ranks["target"]),
                 **{f"{name} type": quoted(named(part[name], enum)) for name, enum in enums.items()},
                 device_tasks.PART_BYTES: digits(part["bytes"]), device_tasks.COPY_BYTES: digits(size),
                 "direction": quoted(named(way, self._enums["ENUM_MEMCPY_OPERATION"])),
@@ -283,7 +283,7 @@ class AscendDatabase:
 
     def _columns(self, table: str, keys: Mapping[str, str]) -> dict[str, IntArray]:
         """Return integer columns of a table by their keys, shape (rows,), with -1 for null."""
-        return self._database.integers(table, {key: f"{{{column}}}" for key, column in keys.items()})
+        return self._database.integers(table, keys)
 
     def _text(self, ids: IntArray, missing: str | None = None) -> pa.DictionaryArray:
         """Return the texts of ids, null for unknown ids and for the text ``missing``."""

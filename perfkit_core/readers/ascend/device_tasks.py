@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -46,6 +46,8 @@ PART_BYTES, COPY_BYTES = "size(Byte)", "dataSize(B)"
 _STREAM: Final = "stream id"
 RANK_SIZE: Final = "rank_size"
 """Argument of a collective with the number of ranks in its group."""
+OWN_RANK, OTHER_RANK = "src rank", "dst rank"
+"""Arguments with the numbers of the rank and of the other rank of a part of a collective, in their group."""
 _COMPUTES: Final = re.compile(r"(?:KERNEL_)?(?:AI_|AIV|AIC|MIX_|DSA|DVPP|STARS_COMMON)\w*")
 _KINDS: Final = (
     (re.compile(r"(?:\w+_)?(?:MEMCPY|SDMA|RDMA|PCIE_DMA)(?:_\w+)?"), schema.MEMCPY),
@@ -55,6 +57,11 @@ _KINDS: Final = (
     (re.compile(r"[A-Z0-9_]+"), schema.UNKNOWN),
 )
 """Names of tasks that are no kernels. A name in capital letters is the type of a task, not the name of a kernel."""
+_WAIT: Final = r"(?i)^notify.?wait$"
+_NO_RANK: Final = 1 << 31
+_FEWEST_RANKS: Final = 4
+"""A rank that names all ranks from 0 to 3 exchanges data with every rank. Of a ring, it may be rank 1 that names only
+ranks 0 to 2."""
 _NEAR_NS: Final = 1000
 """Two records of one task begin within this time."""
 _ROUNDED_NS: Final = (0, -1, 1)
@@ -109,10 +116,10 @@ def with_tasks(
     columns = _with_streams(columns, rows[whole], rows[parts & ~on_plane])
     columns, second = _with_parts(columns, rows, args, on_plane)
     recorded = _with_collectives(replace(recorded, columns=columns), rows[whole])
-    args = picked(recorded.columns["args"], rows)
+    sized = rows[parts | (kinds == schema.MEMCPY)]
+    args = picked(recorded.columns["args"], sized)
     sizes = np.maximum(number(args, PART_BYTES), number(args, COPY_BYTES))
-    sized = (parts | (kinds == schema.MEMCPY)) & (sizes >= 0)
-    recorded = with_sizes(recorded, rows[sized], sizes[sized])
+    recorded = with_sizes(recorded, sized[sizes >= 0], sizes[sizes >= 0])
     if details is not None and len(details):
         recorded = _with_details(recorded, rows[kinds == schema.KERNEL], details)
     return recorded.without(second), len(second)
@@ -241,3 +248,50 @@ def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvent
     recorded = with_sizes(recorded, rows, sizes)
     table = collective.TABLE.of_structs(facts, row=pa.array(rows))
     return recorded.with_facts(collective.TABLE, table)
+
+
+def with_awaited_ranks(
+    recorded: RecordedEvents, rank: int | None, groups: Collection[Sequence[int]]
+) -> tuple[RecordedEvents, int | None]:
+    """Return the events with the side table of awaited ranks, and the number of ranks that collectives name, None if
+    they do not name all. ``groups`` has the ranks of each process group, as far as the program stated them.
+
+    A wait that begins before the first transfer between ranks ends when the other rank has reached the collective. A
+    later wait is part of the transfer. Of several waits, the one that ends last delays the collective."""
+    columns = recorded.columns
+    wholes = recorded.tables[collective.TABLE.name]["row"].to_numpy()
+    parts = np.flatnonzero(one_of(columns["kind"], schema.OTHER))
+    args = picked(columns["args"], parts)
+    pair = np.stack([number(args, key) for key in (OWN_RANK, OTHER_RANK)], axis=1)
+    connection, start = integers(columns, "correlation"), integers(columns, "start_ns")
+    place = first_match(connection[parts], connection[wholes], np.arange(len(wholes)))
+    remote = (pair >= 0).all(axis=1) & (pair[:, 0] != pair[:, 1]) & (pair[:, 1] < _NO_RANK) & (place != NO_ROW)
+    parts, pair, place, args = parts[remote], pair[remote], place[remote], args.filter(pa.array(remote))
+    named = {(own, other): _in_run(own, other, rank, groups) for own, other in np.unique(pair, axis=0).tolist()}
+    awaited = np.array([named[own, other] for own, other in pair.tolist()], np.int64)
+    never = np.iinfo(np.int64).max
+    transfer = np.full(len(wholes), never)
+    moves = number(args, PART_BYTES) > 0
+    np.minimum.at(transfer, place[moves], start[parts[moves]])
+    waits = np.asarray(pc.match_substring_regex(text_of(args, PART_TYPE), _WAIT).fill_null(False), np.bool_)
+    early = np.flatnonzero(waits & (start[parts] < transfer[place]) & (transfer[place] < never))
+    end = start + integers(columns, "dur_ns")
+    early = early[np.lexsort((end[parts[early]], place[early]))]
+    last = early[np.diff(place[early], append=len(wholes)) > 0]
+    whole = wholes[place[last]]
+    after, until = (np.minimum(times[parts[last]], end[whole]) - start[whole] for times in (start, end))
+    valid_ = (awaited[last] >= 0) & (after >= 0) & (until > after)
+    cells = {"row": whole, "awaited": awaited[last], "after_ns": after, "wait_ns": until - after}
+    table = collective.AWAITED.table({name: values[valid_] for name, values in cells.items()})
+    numbers = {number_ for number_ in (rank, *named.values()) if number_ is not None and number_ >= 0}
+    complete = len(numbers) >= _FEWEST_RANKS and max(numbers) + 1 == len(numbers)
+    return recorded.with_facts(collective.AWAITED, table), len(numbers) if complete else None
+
+
+def _in_run(own: int, other: int, rank: int | None, groups: Collection[Sequence[int]]) -> int:
+    """Return the rank of the job with the number ``other`` in a group in which ``rank`` has the number ``own``, or -1
+    if it is unknown. If no groups are stated, the numbers are ranks where the rank's own number is."""
+    if not groups:
+        return other if own == rank else NO_ROW
+    ranks = {group[other] for group in groups if max(own, other) < len(group) and group[own] == rank}
+    return ranks.pop() if len(ranks) == 1 else NO_ROW

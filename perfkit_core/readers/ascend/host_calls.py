@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked, valid
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked, to_codes, valid
 from perfkit_core.readers.ascend.arguments import number, text_of
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
 from perfkit_core.trace.model import schema
@@ -127,13 +127,11 @@ def with_operator_details(recorded: RecordedEvents) -> RecordedEvents:
     are details of the operator. They have no namespace, and the other end of the queue or their work has their name."""
     columns = recorded.columns
     operators = np.flatnonzero(one_of(columns["kind"], schema.OPERATOR))
-    names = picked(columns["name"], operators).cast(pa.string()).dictionary_encode()
-    values = names.dictionary.to_pylist()
+    codes, values = to_codes([picked(columns["name"], operators)], len(operators))
     called = set(picked(columns["name"], np.flatnonzero(one_of(columns["category"], DEQUEUE))).to_pylist())
     external = integers(columns, EXTERNAL)
     of_work = external[~one_of(columns["device"], schema.CPU)]
-    launching = np.isin(external[operators], of_work[of_work != NO_ROW])
-    codes = np.asarray(names.indices.to_numpy(zero_copy_only=False), np.int64)
+    launching = first_match(external[operators], of_work, of_work) != NO_ROW
     launches = np.bincount(codes, launching, len(values)) > 0
     detail = np.array(
         ["::" not in name and (launches[code] or f"{_TAKEN}{name}" in called) for code, name in enumerate(values)],

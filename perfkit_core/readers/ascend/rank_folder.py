@@ -48,13 +48,15 @@ def versions(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in metadata.items() if key.endswith("version") and isinstance(value, str)}
 
 
-def groups(metadata: Mapping[str, Any]) -> dict[str, tuple[str | None, int]]:
-    """Return the purpose and the size of each process group, by the vendor's name."""
+def groups(metadata: Mapping[str, Any]) -> dict[str, tuple[str | None, list[int]]]:
+    """Return the purpose and the ranks of each process group, by the vendor's name."""
     stated = metadata.get("parallel_group_info")
     return {
-        name: (group.get("group_name"), len(group["global_ranks"]))
+        name: (group.get("group_name"), group["global_ranks"])
         for name, group in (stated.items() if isinstance(stated, dict) else ())
-        if isinstance(group, dict) and isinstance(group.get("global_ranks"), list)
+        if isinstance(group, dict)
+        and isinstance(group.get("global_ranks"), list)
+        and all(type(rank) is int and 0 <= rank < 1 << 31 for rank in group["global_ranks"])
     }
 
 
@@ -62,7 +64,7 @@ def world_size(metadata: Mapping[str, Any]) -> int | None:
     """Return the number of ranks of the job, None if it is not recorded."""
     stated = metadata.get("distributed_args")
     size = integer(stated.get("world_size")) if isinstance(stated, dict) else None
-    sizes = [size for purpose, size in groups(metadata).values() if purpose == "default_group"]
+    sizes = [len(ranks) for purpose, ranks in groups(metadata).values() if purpose == "default_group"]
     return size if size is not None and size > 0 else max(sizes, default=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
@@ -16,9 +17,9 @@ from perfkit_core.errors import SourceError
 from perfkit_core.readers.ascend import arguments, host_calls
 from perfkit_core.readers.ascend.allocations import with_memory
 from perfkit_core.readers.ascend.database import FORMAT, AscendDatabase, Labels
-from perfkit_core.readers.ascend.device_tasks import with_tasks
+from perfkit_core.readers.ascend.device_tasks import with_awaited_ranks, with_tasks
 from perfkit_core.readers.ascend.host_calls import with_operator_details, with_queued_work
-from perfkit_core.readers.ascend.rank_folder import RankFolder, versions, world_size
+from perfkit_core.readers.ascend.rank_folder import RankFolder, groups, versions, world_size
 from perfkit_core.readers.sqlite_file import MAGIC, may_have, opened
 from perfkit_core.trace.assembly.assemble import OperatorNames, assemble
 from perfkit_core.trace.assembly.draft import RecordedEvents
@@ -70,7 +71,8 @@ def read_database(
         recorded = recorded.with_account(database.account())
         findings = database.findings()
     meta = described(meta, folder, metadata, rank)
-    recorded, more = completed(recorded, meta, details, allocations, copy_kind)
+    tables = VendorTables(details, allocations, metadata)
+    recorded, meta, more = completed(recorded, meta, tables, copy_kind)
     return assemble(recorded, meta, findings + more, next(iter(meta.ranks), None), operator_names)
 
 
@@ -91,25 +93,37 @@ def described(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class VendorTables:
+    """The vendor's tables of kernels and of allocations, and what the program states about the recording."""
+
+    kernels: pa.Table | None = None
+    allocations: pa.Table | None = None
+    stated: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_folder(cls, folder: RankFolder | None) -> VendorTables:
+        return cls(folder.kernels, folder.allocations, folder.metadata) if folder else cls()
+
+
 def completed(
-    recorded: RecordedEvents,
-    meta: TraceMeta,
-    details: pa.Table | None,
-    allocations: pa.Table | None,
-    copy_kind: Callable[[str], str | None],
-) -> tuple[RecordedEvents, tuple[Finding, ...]]:
-    """Return the events of a recording with calls, tasks and memory events, and findings. ``details`` and
-    ``allocations`` are the vendor's tables."""
+    recorded: RecordedEvents, meta: TraceMeta, tables: VendorTables, copy_kind: Callable[[str], str | None]
+) -> tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]:
+    """Return the events of a recording with calls, tasks and memory events, the metadata with the number of ranks that
+    collectives name if the program does not state it, and findings."""
     recorded = with_queued_work(arguments.understood(host_calls.with_calls(recorded, meta.process_names)))
-    recorded, second = with_tasks(recorded, details, copy_kind)
-    recorded = with_memory(with_operator_details(recorded), allocations).with_account(
+    recorded, second = with_tasks(recorded, tables.kernels, copy_kind)
+    groups_ = [ranks for _, ranks in groups(tables.stated).values()]
+    recorded, named = with_awaited_ranks(recorded, next(iter(meta.ranks), None), groups_)
+    meta = structs.replace(meta, world_size=meta.world_size or named)
+    recorded = with_memory(with_operator_details(recorded), tables.allocations).with_account(
         with_left_out((), _SECOND, second)
     )
     if not second:
-        return recorded, ()
+        return recorded, meta, ()
     text = plural(
         "1 record describes a task of a collective for the second time, and was joined to the first",
         "{n} records describe tasks of collectives for the second time, and were joined to the first",
         second,
     )
-    return recorded, (Finding("second-records", text, note=True),)
+    return recorded, meta, (Finding("second-records", text, note=True),)

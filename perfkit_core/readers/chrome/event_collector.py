@@ -1,17 +1,21 @@
 """Collection of recorded events as columns. The events come one by one from the reference reader, as portions from the
-scanner, or as text from live captures."""
+scanner, or as text from live captures.
+
+Names and arguments of events may describe collectives and the steps of inference servers. The dialect of the framework
+understands them; the facts go into side tables."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import Codes, IntArray, picked, to_codes
 from perfkit_core.readers.chrome import event_rows, row_table
-from perfkit_core.readers.chrome.descriptions import described
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
     ChromeEvent,
@@ -22,16 +26,103 @@ from perfkit_core.readers.chrome.dialect import (
 from perfkit_core.readers.chrome.event_rows import Portion, Skipped, Translation
 from perfkit_core.readers.chrome.process_ids import ProcessIds
 from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Origins, Rows, Vocabulary
-from perfkit_core.readers.chrome.unlabelled import Link
+from perfkit_core.readers.chrome.unlabelled import LinkEnds
 from perfkit_core.trace.assembly import draft
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.assembly.labels import with_sizes
+from perfkit_core.trace.model import collective, schema, serving_step
+from perfkit_core.trace.model.collective import Collective
+from perfkit_core.trace.model.serving_step import ServingStep
 
 if TYPE_CHECKING:
+    from perfkit_core.readers.chrome.dialect import Dialect
     from perfkit_core.readers.scanner.scanner import Scanner
+
+_MAX_CACHED: Final = 1 << 12
+
+
+def described(recorded: RecordedEvents, dialect: Dialect) -> RecordedEvents:
+    """Return the events with side tables of the collectives and server steps that they describe. The column ``bytes``
+    gets the size of a message if none was recorded."""
+    columns = recorded.columns
+    if not columns.num_rows:
+        return recorded
+    names, kinds = (Codes(*to_codes(columns[name].chunks, columns.num_rows)) for name in ("name", "kind"))
+    recorded = _with_server_steps(recorded, dialect, names, kinds)
+    rows = _communicating(dialect, names, kinds)
+    return _with_collectives(recorded, dialect, rows) if len(rows) else recorded
+
+
+def _with_server_steps(recorded: RecordedEvents, dialect: Dialect, names: Codes, kinds: Codes) -> RecordedEvents:
+    # the framework numbers its own steps
+    columns = recorded.columns
+    unnumbered = columns["step"].is_null() if "step" in columns.column_names else pa.array([True] * len(columns))
+    ranges = np.flatnonzero(kinds.rows(schema.STEP) & np.asarray(unnumbered))
+    of_name: dict[int, ServingStep | None] = {}
+    rows, steps = [], []
+    for row, code in zip(ranges.tolist(), names.codes[ranges].tolist(), strict=True):
+        if code not in of_name:
+            of_name[code] = dialect.serving_step(names.values[code] if code >= 0 else "")
+        step = of_name[code]
+        if step is not None and step.plausible:
+            rows.append(row)
+            steps.append(step)
+    table = serving_step.TABLE
+    return recorded.with_facts(table, table.of_structs(steps, row=rows)) if steps else recorded
+
+
+def _communicating(dialect: Dialect, names: Codes, kinds: Codes) -> IntArray:
+    """Return the rows whose name and kind may be those of a collective."""
+    width = len(kinds.values) + 1  # the last kind is null
+    pair = names.codes.astype(np.int64) * width + np.where(kinds.codes < 0, width - 1, kinds.codes)
+    occurs = np.zeros((len(names.values) + 1) * width, np.bool_)
+    occurs[pair] = True  # a missing name counts from the end
+    for at in np.flatnonzero(occurs).tolist():
+        name, kind = divmod(at, width)
+        texts = [values[number] if number < len(values) else ""
+                 for values, number in ((names.values, name), (kinds.values, kind))]  # fmt: skip
+        occurs[at] = dialect.communicates(*texts)
+    return np.flatnonzero(occurs[pair])
+
+
+def _with_collectives(recorded: RecordedEvents, dialect: Dialect, rows: IntArray) -> RecordedEvents:
+    columns = recorded.columns
+    cells = [
+        picked(columns[name], rows).to_pylist() if name in columns.column_names else [None] * len(rows)
+        for name in ("name", "args", "shapes", "dtypes")
+    ]
+    descriptions: dict[tuple[str | None, ...], tuple[Collective | None, int]] = {}
+    sizes, described_rows, collectives = np.full(len(rows), -1, np.int64), [], []
+    for at, (name, *arguments) in enumerate(zip(*cells, strict=True)):
+        key = (name, *arguments)
+        if key not in descriptions:
+            if len(descriptions) >= _MAX_CACHED:
+                descriptions.clear()
+            fact, size = dialect.described(name or "", *arguments)
+            descriptions[key] = None if fact is None else _fitting(fact), size if size < 2**63 else -1
+        fact, sizes[at] = descriptions[key]
+        if fact is not None:
+            described_rows.append(int(rows[at]))
+            collectives.append(fact)
+    if (sizes >= 0).any():
+        recorded = with_sizes(recorded, rows, sizes)
+    return recorded.with_facts(collective.TABLE, collective.TABLE.of_structs(collectives, row=described_rows))
+
+
+def _fitting(fact: Collective) -> Collective:
+    """Return a collective without numbers that do not fit in 64 bits."""
+    large: dict[str, Any] = {
+        name: None
+        for name in fact.__struct_fields__
+        if isinstance(value := getattr(fact, name), int) and not -(2**63) <= value < 2**63
+    }
+    return msgspec.structs.replace(fact, **large) if large else fact
+
 
 _TIMED: Final = frozenset("XiIRC")
 """Values of ``ph`` for spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
+_PLAIN_ID: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _INSTANTS: Final = frozenset({schema.MEMORY, schema.COUNTER, schema.OTHER})
 """Kinds of events that may have no duration, so that the time 0 may be right."""
 
@@ -46,7 +137,9 @@ class EventCollector:
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
         self.thread_names: dict[str, str] = {}  # names of threads, by ``pid:tid``
         self.ids = ProcessIds()
-        self._link_ends: list[ChromeEvent] = []  # flow events in ``Dialect.link_categories``
+        # flow events in ``Dialect.link_categories``, and the cells of those that the scanner read
+        self._link_ends: list[ChromeEvent] = []
+        self._scanned_ends: list[IntArray] = []
         self.links = self.metadata = self.blanks = 0  # number of flow events, metadata events and empty objects
         self.about_recording = 0  # number of events that describe the recording
         self.unknown: dict[str, int] = {}  # number of events of each unsupported type (``ph``)
@@ -103,15 +196,20 @@ class EventCollector:
         table = row_table.RowTable(self._rows.drain(), self._origins, self._vocabularies, 0, in_order=False)
         return table.table(compact=False)
 
-    def link_ends(self, base_ns: int = 0) -> list[Link]:
+    def link_ends(self, base_ns: int = 0) -> LinkEnds:
         """Return the ends of links that have a time and a thread. ``base_ns`` is added to their times."""
-        links = []
         at, (time_ns, _) = timed_events(self._link_ends, partial=True)
-        for event, time in zip([self._link_ends[i] for i in at], (time_ns + base_ns).tolist(), strict=True):
-            pid, tid = self.ids.number(event.pid), self.ids.number(event.tid)
+        texts = Vocabulary()
+        cells = []
+        for event, time in zip([self._link_ends[i] for i in at], time_ns.tolist(), strict=True):
+            pid, tid, text = self.ids.number(event.pid), self.ids.number(event.tid), str(event.id)
             if pid is not None and tid is not None:
-                links.append(Link(event.cat, str(event.id), event.ph == "s", pid, tid, time))
-        return links
+                number = int(text) if _PLAIN_ID.fullmatch(text) else 2**63
+                link = number if number < 2**63 else -1 - texts.number(text)
+                category = self._dialect.link_categories.index(event.cat) + 1
+                cells.append((category, link, event.ph == "s", pid, tid, time))
+        ends = np.concatenate([np.array(cells, np.int64).reshape(-1, len(LinkEnds._fields)), *self._scanned_ends])
+        return LinkEnds(*ends.T)._replace(time_ns=ends[:, -1] + base_ns)
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0
@@ -129,12 +227,22 @@ class EventCollector:
                 )
             part = self._translations[id(words)].rows(stretch, lists, at[positions])
             self._count(stretch.skipped)
+            self._add_links(stretch)
             if part_times is not None:
                 part.integers |= {"start_ns": part_times[0], "dur_ns": part_times[1]}
             if positions:
                 part.put(at[positions], lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
             for rows in part.without(np.delete(at, positions)):
                 self._gather(rows)
+
+    def _add_links(self, stretch: event_rows.Stretch) -> None:
+        ends = stretch.link_ends
+        if len(ends):
+            tokens, of_end = np.unique(ends[:, 3:5], return_inverse=True)
+            numbers = [self.ids.number(stretch.words.tokens[token]) for token in tokens.tolist()]
+            valid = np.array([number is not None for number in numbers], np.bool_)[of_end].reshape(-1, 2).all(axis=1)
+            ends[:, 3:5] = np.array([number or 0 for number in numbers], np.int64)[of_end].reshape(-1, 2)
+            self._scanned_ends.append(ends[valid])
 
     def _gather(self, part: Rows) -> None:
         start = part.integers["start_ns"]

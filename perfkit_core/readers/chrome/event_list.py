@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.chrome import repair
 from perfkit_core.readers.chrome.dialect import DECODER, SCAN_FROM_BYTES, UNDECODABLE, ChromeEvent, Dialect
@@ -137,7 +137,7 @@ class EventList:
                 cut = data.rfind(b"}", self.position, cut)
             if cut < 0:
                 return None
-            memory_limit.require(DECODED * (cut - self.position), f"events of {self.path.name}")
+            machine.require(DECODED * (cut - self.position), f"events of {self.path.name}")
             try:
                 batch = DECODER.decode(b"[" + data[self.position : cut + 1] + b"]")
             except UNDECODABLE:
@@ -160,7 +160,7 @@ class EventList:
         batch: list[ChromeEvent] = []
         while event is not None and len(batch) < 4096:
             text, end, was_repaired = event
-            memory_limit.require(DECODED * len(text), f"an event of {self.path.name}")
+            machine.require(DECODED * len(text), f"an event of {self.path.name}")
             try:
                 batch += DECODER.decode(b"[" + text + b"]")
                 self.repaired += was_repaired
@@ -176,7 +176,7 @@ class EventList:
         return batch
 
     def _next_event(self) -> tuple[bytes, int, bool] | None:
-        memory_limit.require(_COPIES * min(len(self.window.data), MAX_VALUE_BYTES), f"an event of {self.path.name}")
+        machine.require(_COPIES * min(len(self.window.data), MAX_VALUE_BYTES), f"an event of {self.path.name}")
         return repair.next_event(self.window.data, self.position, self.window.finished)
 
 

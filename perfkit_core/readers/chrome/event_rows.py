@@ -187,6 +187,7 @@ class Skipped(NamedTuple):
     links: int = 0  # flow events
     metadata: int = 0  # metadata events that perfkit does not keep
     blanks: int = 0  # empty objects
+    link_ends: int = 0  # flow events that are kept as ends of links
 
 
 class SlowEvent(NamedTuple):
@@ -211,6 +212,7 @@ class Stretch:
     slow: tuple[SlowEvent, ...]
     recoded: dict[int, str]  # for some rows, the text that replaces the text in ``rest``
     skipped: Skipped
+    link_ends: npt.NDArray[np.int64]  # shape (ends, 6), with the cells of ``LINK_CELLS``
 
     def before(self, slow: int) -> Stretch:
         """Return the rows before the event ``slow[slow]``."""
@@ -220,7 +222,8 @@ class Stretch:
         codes = tuple(None if column is None else column[:rows] for column in self.codes)
         recoded = {row: text for row, text in self.recoded.items() if row < rows}
         rest, before = self.rest[: ends[-1]], self.slow[:slow]
-        return Stretch(self.words, rows, numbers, codes, rest, ends, before, recoded, skipped)
+        link_ends = self.link_ends[: skipped.link_ends]
+        return Stretch(self.words, rows, numbers, codes, rest, ends, before, recoded, skipped, link_ends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 
 from perfkit_core.base.language.messages import Message, message, plural
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome import event_rows, repair
@@ -129,7 +129,7 @@ class ChromeFile(EventList):
         end: int | None
         while True:
             raw = window.data[self.position : self.position + size]
-            memory_limit.require(DECODED * len(raw), f"the header of {self.path.name}")
+            machine.require(DECODED * len(raw), f"the header of {self.path.name}")
             try:
                 # In latin-1 each byte is a character, so that the end is an offset in bytes.
                 _, end = json.JSONDecoder(strict=False, parse_int=str).raw_decode(raw.decode("latin-1"))
@@ -182,7 +182,7 @@ class Reading(Generic[AnyDialect]):
     def read(self) -> None:
         """Read the file into the collector. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
-            memory_limit.require(0, f"the events of {self.file.path.name}")
+            machine.require(0, f"the events of {self.file.path.name}")
             self.collector.add(portion)
 
     def stream(self, writer: EventWriter) -> None:

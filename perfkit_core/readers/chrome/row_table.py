@@ -14,7 +14,7 @@ import pyarrow as pa
 from perfkit_core.base.algorithms import arrays
 from perfkit_core.base.algorithms.decimals import check_fits, span_ns
 from perfkit_core.base.runtime import parallel
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.readers.chrome.rows import (
     ARGUMENT_TEXTS,
     INTEGERS,
@@ -54,7 +54,7 @@ class RowTable:
 
     def table(self, compact: bool) -> pa.Table:
         """Return all columns. With ``compact``, dictionaries contain only the values that occur."""
-        memory_limit.require(_TABLE_BYTES * self._rows.count, "the event table")
+        machine.require(_TABLE_BYTES * self._rows.count, "the event table")
         threads = parallel.threads() if self._rows.count >= parallel.WORTH_ROWS else 1
         # Convert the largest column first, so that the other threads do not wait for it at the end.
         names: tuple[str, ...] = ("args", *INTEGERS, *ARGUMENT_TEXTS)
@@ -184,7 +184,7 @@ class _Column:
         if end > len(self._cells):
             kind = self._cells.dtype
             size = end * kind.itemsize
-            memory_limit.require(size, "the columns of the events")
+            machine.require(size, "the columns of the events")
             room = 2 * size if size <= arrays.SMALL_BYTES else max(4 * size, _MIN_LARGE_BYTES)
             try:
                 cells = arrays.allocate(room // kind.itemsize, kind)

@@ -4,14 +4,24 @@ arguments, and from the links (flow events) that begin or end at them. What stay
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, one_of, picked, to_codes
+from perfkit_core.base.algorithms.arrays import (
+    NO_ROW,
+    BoolArray,
+    Codes,
+    IntArray,
+    first_match,
+    one_of,
+    picked,
+    to_codes,
+)
+from perfkit_core.base.algorithms.groupby import distinct
 from perfkit_core.readers.chrome.dialect import Label
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
 from perfkit_core.trace.model import schema
@@ -45,15 +55,16 @@ class ProcessRole:
     device_number: Callable[[int, Collection[int]], int] | None = None
 
 
-class Link(NamedTuple):
-    """One end of a link between a host call and device work."""
+class LinkEnds(NamedTuple):
+    """The ends of links between host calls and device work, each field of shape (ends,). The ends of a link have equal
+    categories and ids."""
 
-    category: str
-    id: str
-    begins: bool
-    pid: int
-    tid: int
-    time_ns: int
+    category: IntArray
+    id: IntArray
+    begins: IntArray
+    pid: IntArray
+    tid: IntArray
+    time_ns: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,30 +201,34 @@ def _lane_origin(
     return None
 
 
-def with_links(recorded: RecordedEvents, links: Iterable[Link]) -> tuple[RecordedEvents, int]:
+def with_links(recorded: RecordedEvents, links: LinkEnds) -> tuple[RecordedEvents, int]:
     """Return the events with equal ids in the column ``external`` for each event without a category at the end of a
     link and the operator at its beginning, and the number of links without these two events."""
     columns = recorded.columns
-    begins = {(link.category, link.id): link for link in links if link.begins}
-    pairs = [(begins.get((link.category, link.id)), link) for link in links if not link.begins]
-    if not pairs or not columns.num_rows:
+    begin, end = np.flatnonzero(links.begins), np.flatnonzero(links.begins == 0)
+    if not len(end) or not columns.num_rows:
         return recorded, 0
+    code, _ = distinct([links.category, links.id], len(links.id))
+    source = first_match(code[end], code[begin[::-1]], begin[::-1])
     cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
+    at_ends = np.isin(cells[2], links.time_ns)
+    operators = at_ends & one_of(columns["kind"], *schema.OPERATOR_KINDS)
+    works = at_ends & (one_of(columns["kind"], schema.UNKNOWN) | _uncategorised(columns))
+    operator = np.where(source == NO_ROW, NO_ROW, _rows_at(operators, cells, links)[source])
+    work = _rows_at(works, cells, links)[end]
+    linked = np.flatnonzero((operator != NO_ROW) & (work != NO_ROW))
     external = integers(columns, EXTERNAL)
-    times = np.array([link.time_ns for pair in pairs for link in pair if link is not None])
-    at_ends = np.isin(cells[2], times)
-    operators = _rows_at(at_ends & one_of(columns["kind"], *schema.OPERATOR_KINDS), cells)
-    works = _rows_at(at_ends & (one_of(columns["kind"], schema.UNKNOWN) | _uncategorised(columns)), cells)
-    first, lost = int(external.max(initial=0)) + 1, 0
-    for number, (begin, end) in enumerate(pairs):
-        operator = None if begin is None else operators.get((begin.pid, begin.tid, begin.time_ns))
-        work = works.get((end.pid, end.tid, end.time_ns))
-        if operator is None or work is None:
-            lost += 1
-        elif external[work] == NO_ROW:
-            external[operator] = first + number if external[operator] == NO_ROW else external[operator]
-            external[work] = external[operator]
-    return replace(recorded, columns=with_integers(columns, EXTERNAL, external)), lost
+    number = external.max(initial=0) + 1 + linked
+    operator, work = operator[linked], work[linked]
+    first = distinct([work], len(work))[1]  # the first link of each event
+    first = first[external[work[first]] == NO_ROW]
+    operator, work, number = operator[first], work[first], number[first]
+    new = distinct([operator], len(operator))[1]
+    new = new[external[operator[new]] == NO_ROW]
+    external[operator[new]] = number[new]
+    free = external[work] == NO_ROW
+    external[work[free]] = external[operator[free]]
+    return replace(recorded, columns=with_integers(columns, EXTERNAL, external)), len(end) - len(linked)
 
 
 def _uncategorised(columns: pa.Table) -> BoolArray:
@@ -224,7 +239,11 @@ def _uncategorised(columns: pa.Table) -> BoolArray:
     return mask
 
 
-def _rows_at(mask: BoolArray, cells: Sequence[IntArray]) -> dict[tuple[int, ...], int]:
-    """Return the last row of the mask with each combination of cells. In a sorted table, it is the innermost event."""
+def _rows_at(mask: BoolArray, cells: Sequence[IntArray], links: LinkEnds) -> IntArray:
+    """Return for each end of a link the last row of the mask with its thread and time, or -1. In a sorted table, it is
+    the innermost event."""
     rows = np.flatnonzero(mask)
-    return dict(zip(zip(*(values[rows].tolist() for values in cells), strict=True), rows.tolist(), strict=True))
+    ends = (links.pid, links.tid, links.time_ns)
+    keys = [np.concatenate([values[rows], cells_of_ends]) for values, cells_of_ends in zip(cells, ends, strict=True)]
+    code, _ = distinct(keys, len(rows) + len(links.id))
+    return first_match(code[len(rows) :], code[: len(rows)][::-1], rows[::-1])

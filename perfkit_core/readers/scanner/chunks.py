@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from perfkit_core.base.algorithms.arrays import allocate
 from perfkit_core.base.runtime import parallel
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect, Label
 from perfkit_core.readers.chrome.event_rows import Portion, Stretch
 from perfkit_core.readers.scanner import events
@@ -37,6 +37,8 @@ _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _MAX_GROWTH: Final = 16
 """A chunk without the end of an event grows to at most this multiple of its size. If it still contains no end, the
 slower reference reader reads the event."""
+_USUAL_KEYS: Final = (b'"ph"', b'"name"')
+"""With these, most events begin. In some files, not all events begin with the same key."""
 _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -61,7 +63,8 @@ class Chunks:
         window.data = b""
         self._free: list[npt.NDArray[np.uint8]] = []
         first = _FIRST_KEY.match(self._carried)
-        self._end = re.compile(rb"\}\s*,\s*(?=\{\s*" + re.escape(first[1]) + rb")") if first else None
+        keys = b"|".join(map(re.escape, {first[1], *_USUAL_KEYS} if first else ()))
+        self._end = re.compile(rb"\}\s*,\s*(?=\{\s*(?:" + keys + rb"))") if first else None
 
     def give_back(self, chunk: Chunk) -> None:
         self._free.append(chunk.buffer)
@@ -99,7 +102,7 @@ class Chunks:
         while self._free and len(buffer) < target + PAD:
             buffer = self._free.pop()
         if len(buffer) < target + PAD:
-            memory_limit.require(target, f"a part of {self._window.path.name}")
+            machine.require(target, f"a part of {self._window.path.name}")
             buffer = allocate(max(target, self._size) + PAD, np.uint8)
         filled = min(len(self._carried), target)
         buffer[:filled] = np.frombuffer(self._carried, np.uint8, filled)
@@ -151,7 +154,7 @@ class ScanAhead:
                 if scanned.status != events.CLEAN:
                     pool.shutdown(wait=True)
                     size = chunk.size + sum(other.size for other, _ in waiting)
-                    memory_limit.require(2 * size, f"a part of {window.path.name}")
+                    machine.require(2 * size, f"a part of {window.path.name}")
                     unread = [chunk.rest(scanned.position), *(other.rest(0) for other, _ in waiting)]
                     chunks.stop(b"".join(unread), chunk.offset + scanned.position)
                     return

@@ -12,7 +12,7 @@ from perfkit_core.base.runtime.primitives import byte, int64, put_int32, put_int
 from perfkit_core.readers.chrome.event_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, ORIGIN, START
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.scanner import state
-from perfkit_core.readers.scanner.members import context_of, key, member, pair
+from perfkit_core.readers.scanner.members import context_of, key, member, name, pair
 from perfkit_core.readers.scanner.state import AUX, number_of
 from perfkit_core.readers.scanner.tokens import past_space
 
@@ -74,7 +74,7 @@ _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 @compiled
 def scan(buffer: int, at: int, end: int, memory: state.MemoryRecord, columns: state.ColumnsRecord) -> tuple[int, int]:
     """Read events. The first begins at ``at``. Return (reason to stop, position after the last event read)."""
-    while columns.rows < columns.capacity:
+    while columns.rows < columns.capacity and columns.link_end_rows < columns.capacity:
         columns.serial += 1
         event_end, kind = _event(buffer, at, memory, columns)
         if event_end < 0:
@@ -91,6 +91,7 @@ def scan(buffer: int, at: int, end: int, memory: state.MemoryRecord, columns: st
             _keep(at, event_end, kind, memory, columns)
         elif memory.event.kind == state.FLOW:
             columns.links += 1
+            _keep_link(memory, columns)
         elif memory.event.kind == state.METADATA:
             columns.metadata += 1
         else:
@@ -111,6 +112,7 @@ def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
         put_int64(columns.slow, at + 3, columns.links)
         put_int64(columns.slow, at + 4, columns.metadata)
         put_int64(columns.slow, at + 5, columns.blanks)
+        put_int64(columns.slow, at + 6, columns.link_end_rows)
         put_int32(columns.codes, ORIGIN * columns.capacity + columns.rows, 0)
         columns.slow_rows += 1
     else:
@@ -124,12 +126,25 @@ def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def _keep_link(memory, columns):  # type: ignore[no-untyped-def]
+    event, at = memory.event, state.LINK_CELLS * columns.link_end_rows
+    if 0 < event.category <= memory.link_categories:
+        put_int64(columns.link_ends, at, event.category)
+        put_int64(columns.link_ends, at + 1, event.link)
+        put_int64(columns.link_ends, at + 2, event.begins)
+        put_int64(columns.link_ends, at + 3, event.process)
+        put_int64(columns.link_ends, at + 4, event.thread)
+        put_int64(columns.link_ends, at + 5, int64(columns.numbers, START * columns.capacity + columns.rows))
+        columns.link_end_rows += 1
+
+
+@inlined
 def _clear(memory, columns):  # type: ignore[no-untyped-def]
     event = memory.event
     event.category = event.process = event.thread = 0
     event.name = event.pair = -1
     event.kind, event.text = state.NO_PHASE, columns.text
-    event.odd = event.bare = event.coded = 0
+    event.odd = event.bare = event.coded = event.named = event.linked = 0
     columns.odd_text = columns.empty = 0
     put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
     put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
@@ -164,28 +179,33 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
             return end, state.OTHER
         at = past_space(buffer, end)
         if byte(buffer, at) == _CLOSE:
-            return _row(at + 1, memory, columns)
+            return _row(buffer, at + 1, memory, columns)
         if byte(buffer, at) != _COMMA:
             return np.int64(state.BROKEN_TEXT), state.OTHER
         at = past_space(buffer, at + 1)
 
 
 @inlined
-def _row(end, memory, columns):  # type: ignore[no-untyped-def]
+def _row(buffer, end, memory, columns):  # type: ignore[no-untyped-def]
     event = memory.event
     if event.kind == state.FLOW and 0 < event.category <= memory.link_categories:
-        return end, state.OTHER
+        timed = int64(columns.numbers, START * columns.capacity + columns.rows) != NULL
+        if not (event.linked and timed and event.process and event.thread):
+            return end, state.OTHER
     if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # there are no arguments
         return end, state.FLOW
-    if event.kind == state.METADATA and not event.odd and not event.coded and event.name >= len(state.LABELS):
-        return end, state.FLOW
+    if event.kind == state.METADATA and event.named and not event.odd and not event.coded:
+        if name(buffer, memory) == state.FULL:
+            return np.int64(state.NO_ROOM), state.OTHER
+        if event.name >= len(state.LABELS):
+            return end, state.FLOW
     counter = event.kind == state.COUNTER
-    if (event.kind != state.SPAN and event.kind != state.INSTANT and not counter) or event.odd or event.name < 0:
+    if (event.kind != state.SPAN and event.kind != state.INSTANT and not counter) or event.odd or not event.named:
         return end, state.OTHER
     if counter:  # ``ph`` may come after the arguments
         event.category |= state.OF_COUNTER
         event.pair = np.int64(-1)
-    event.pair = pair(memory) if event.pair < 0 else event.pair
+    event.pair = pair(buffer, memory) if event.pair < 0 else event.pair
     if event.pair < 0:
         return event.pair, state.OTHER
     slow = (event.bare and event.kind == state.SPAN) or (int64(memory.flags, event.pair) & state.SLOW_PAIR) != 0

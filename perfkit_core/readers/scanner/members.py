@@ -4,6 +4,8 @@ stopped, or a negative error code of :mod:`state`."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from perfkit_core.base.algorithms.addresses import load8, put_bytes
@@ -17,6 +19,8 @@ from perfkit_core.readers.scanner.tokens import decimals, ends_value, hashed, mi
 
 _QUOTE, _COMMA, _COLON, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x2D, 0x30, 0x39
 _OPEN, _CLOSE, _OPEN_LIST, _LETTER_N = 0x7B, 0x7D, 0x5B, 0x6E
+_MOST_ID_DIGITS: Final = 19
+_ID_END: Final = np.uint64(1 << 63)
 
 
 @inlined
@@ -233,6 +237,7 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
                 event.kind = state.INSTANT
             else:
                 event.kind = state.FLOW if letter in (0x73, 0x74, 0x66) else state.OTHER  # s, t, f
+                event.begins = letter == 0x73
                 event.kind = state.METADATA if letter == 0x4D else event.kind  # M
                 event.kind = state.COUNTER if letter == 0x43 else event.kind  # C
             return start + 3
@@ -240,8 +245,10 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
         return _category(buffer, start, memory)
     if number == state.NAME and lead == _QUOTE:
         return _name(buffer, start, memory)
-    if number == state.ARGS and lead == _OPEN and event.name >= 0:
-        event.pair = pair(memory)
+    if number == state.ID:
+        return _id(buffer, start, event, columns)
+    if number == state.ARGS and lead == _OPEN and event.named:
+        event.pair = pair(buffer, memory)
         if event.pair < 0:
             return event.pair
         on_device = (int64(memory.flags, event.pair) & state.ON_DEVICE) != 0
@@ -325,14 +332,43 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
             stop, key = cut, hashed(buffer, start + 1, cut)
     event.coded = coded
     event.odd = event.odd or event.pair >= 0 or (coded and memory.glued != 0)
-    event.name = intern(memory.names, buffer, start + 1, stop, key)
-    return np.int64(state.NO_ROOM) if event.name == FULL else close + 1
+    event.named, event.name_start, event.name_end, event.name_hash = 1, start + 1, stop, np.int64(key)
+    return close + 1
 
 
 @inlined
-def pair(memory):  # type: ignore[no-untyped-def]
+def _id(buffer, start, event, columns):  # type: ignore[no-untyped-def]
+    quoted = np.int64(byte(buffer, start) == _QUOTE)
+    first = at = start + quoted
+    number = np.uint64(0)
+    while _ZERO <= byte(buffer, at) <= _NINE and at - first < _MOST_ID_DIGITS:
+        number = number * np.uint64(10) + np.uint64(byte(buffer, at) - _ZERO)
+        at += 1
+    plain = at > first and (byte(buffer, first) != _ZERO or at == first + 1) and number < _ID_END
+    if plain and (byte(buffer, at) == _QUOTE if quoted else ends_value(byte(buffer, at))):
+        event.linked, event.link = 1, np.int64(number)
+        return at + quoted
+    end, _, odd = value(buffer, start, columns.rest, event.text)
+    event.odd = event.odd or odd
+    return end
+
+
+@inlined
+def name(buffer, memory):  # type: ignore[no-untyped-def]
+    """Return the number of the event's name. Return FULL if the dictionary is full. The names of flow events are not
+    numbered: some writers give each its own."""
+    event = memory.event
+    if event.name < 0:
+        event.name = intern(memory.names, buffer, event.name_start, event.name_end, np.uint64(event.name_hash))
+    return event.name
+
+
+@inlined
+def pair(buffer, memory):  # type: ignore[no-untyped-def]
     """Return the number of the event's pair (category, name). Return NO_PAIR if the dialect has not seen the pair yet,
     and NO_ROOM if a dictionary is full."""
+    if name(buffer, memory) == FULL:
+        return np.int64(state.NO_ROOM)
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)

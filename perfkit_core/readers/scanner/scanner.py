@@ -130,7 +130,7 @@ class ScannerColumns:
 
     def drain(self, words: Words, buffer: npt.NDArray[np.uint8]) -> Stretch:
         """Return a copy of the rows in use, and make their memory free for new rows."""
-        used = ("rows", "text", "slow_rows", "recoded_rows", "links", "metadata", "blanks")
+        used = ("rows", "text", "slow_rows", "recoded_rows", "links", "metadata", "blanks", "link_end_rows")
         rows, text, slow, recoded, *skipped = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
@@ -146,7 +146,7 @@ class ScannerColumns:
             words, rows, _moved(self._numbers[:, :rows], FIRST_INTEGER, NULL),
             _moved(self._codes[:, :rows], FIRST_TEXT, -1), self._rest[:text].copy(),
             self._rest_ends[: rows + 1].copy(), aside, dict.fromkeys(self._recoded[:recoded].tolist(), ""),
-            Skipped(*skipped),
+            Skipped(*skipped), self._link_ends[: skipped[-1]].copy(),
         )  # fmt: skip
 
     def _make(self, text_bytes: int, rows: int) -> None:
@@ -154,7 +154,8 @@ class ScannerColumns:
         self._codes = np.full((FIRST_TEXT + len(ARGUMENT_TEXTS), rows), -1, np.int32)
         self._rest, self._rest_ends = allocate(text_bytes, np.uint8), np.zeros(rows + 1, np.int32)
         self._slow, self._recoded = np.empty((rows, state.SLOW_CELLS), np.int64), np.empty(rows, np.int64)
-        for name in ("numbers", "codes", "rest", "rest_ends", "slow", "recoded"):
+        self._link_ends = np.empty((rows, state.LINK_CELLS), np.int64)
+        for name in ("numbers", "codes", "rest", "rest_ends", "slow", "recoded", "link_ends"):
             self.record[name] = getattr(self, f"_{name}").ctypes.data
         self.record["capacity"] = rows
         self.record["number_rows"], self.record["code_rows"] = len(self._numbers), len(self._codes)

@@ -134,8 +134,8 @@ def _fill(interner: InternerRecord) -> None:
 
 LABELS: Final = (b"thread_name", b"process_name", b"process_labels")
 """Names of the metadata events that perfkit keeps. They have the first numbers in the dictionary of names."""
-TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
-PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
+TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id")
+PH, CAT, NAME, PID, TID, TS, DUR, ARGS, ID = range(9)
 
 # Actions for the arguments of events. INTEGER + i stores the value in integer column i. NOT_NEGATIVE + i does the same,
 # but leaves events with negative numbers to the reference reader. COPIED + i stores the value there, and copies the
@@ -159,11 +159,12 @@ COLUMNS: Final = np.dtype([(name, np.int64) for name in (
     "rest",  # address of the JSON text of the arguments that have no column
     "rest_ends",  # address of offsets: row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
     "slow",  # address of the SLOW_CELLS cells of each event that is left to the slower reference reader
+    "link_ends",  # address of the LINK_CELLS cells of each end of a link that is kept
     "capacity",  # number of rows for which there is room
     "number_rows", "code_rows",  # number of integer columns, and number of text columns
     "rows",  # number of rows in use
     "text",  # number of bytes of ``rest`` in use
-    "slow_rows",  # number of items of ``slow`` in use
+    "slow_rows", "link_end_rows",  # number of items of ``slow`` and of ``link_ends`` in use
     "recoded_rows",  # number of items of ``recoded`` in use
     "recoded",  # address of the rows whose arguments must be decoded and encoded again
     "serial",  # serial number of the current event
@@ -174,9 +175,12 @@ COLUMNS: Final = np.dtype([(name, np.int64) for name in (
 )])  # fmt: skip
 """The columns that the scanner fills."""
 
-SLOW_CELLS: Final = 6
-"""Cells of an event that is left to the reference reader: its row, start and end, and ``links``, ``metadata`` and
-``blanks`` before it."""
+SLOW_CELLS: Final = 7
+"""Cells of an event that is left to the reference reader: its row, start and end, and ``links``, ``metadata``,
+``blanks`` and ``link_end_rows`` before it."""
+LINK_CELLS: Final = 6
+"""Cells of an end of a link: number of its category, id, whether the link begins here, numbers of the process and the
+thread in the dictionary ``tokens``, and time in ns."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 """A dictionary that assigns numbers to distinct integers."""
@@ -190,6 +194,9 @@ OF_COUNTER: Final = 1 << 30
 EVENT: Final = np.dtype([(name, np.int64) for name in (
     "category", "name", "process", "thread", "pair",  # numbers in dictionaries
     "kind",  # SPAN, FLOW, OTHER, INSTANT, METADATA, COUNTER or NO_PHASE
+    "begins",  # whether a link begins with the event
+    "named", "name_start", "name_end", "name_hash",  # whether there is a name, and where it is in the buffer
+    "linked", "link",  # whether the id is an integer that is not negative, and the id
     "text",  # end of the event's arguments in ``rest``
     "odd",  # whether the event is left to the slower reference reader
     "bare",  # whether the name does not end with a duration
@@ -215,7 +222,7 @@ MEMORY: Final = np.dtype(
         "stream",  # index of ``stream`` in ARGUMENT_INTEGERS
         "empty_keys",  # number of argument keys whose action is DROPPED_IF_EMPTY
         "slow_names",  # the first 8 bytes of names whose events are left to the reference reader, or 0
-        "link_categories",  # number of categories whose flow events are left to the reference reader
+        "link_categories",  # number of categories whose flow events are kept
         "last_category", "last_process", "last_thread",  # values of the previous event, because most events repeat them
     )]
 )  # fmt: skip
