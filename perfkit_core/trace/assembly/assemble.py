@@ -5,20 +5,22 @@
 - The launch of device work is the host call with the same correlation id, or else the operator with the same external
   id. If the work has an external id, and the call has none, the operator comes first. One launch of a CUDA graph may
   start thousands of kernels. Work without a launch is called unlaunched.
-"""
+- The account counts the rows of the table. A warning names the rows that were not interpreted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms import groupby, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, constant, filled, first_match, texts, to_int64
-from perfkit_core.base.language.messages import message, plural
+from perfkit_core.base.language.messages import message, plural, say
 from perfkit_core.base.runtime import parallel
 from perfkit_core.trace.assembly import (
     graph_capture,
@@ -26,7 +28,6 @@ from perfkit_core.trace.assembly import (
     layers,
     lost_records,
     python_frames,
-    row_account,
     server_steps,
     steps,
 )
@@ -40,10 +41,56 @@ from perfkit_core.trace.assembly.draft import (
     integers,
 )
 from perfkit_core.trace.model import account, schema, side_tables
+from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.gate import checked_events, checked_meta, refused
-from perfkit_core.trace.model.meta import NO_DEVICE, Finding, TraceMeta
+from perfkit_core.trace.model.meta import NO_DEVICE, UNKNOWN_EVENTS, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace, concat_traces
+
+_NEGLIGIBLE: Final = 0.01
+"""Unknown events that take less than this share of the recording are only noted."""
+_SHOWN: Final = 4
+"""Number of unknown types that a warning names."""
+
+
+def rows_read(draft: Trace) -> tuple[ReadEvents, ...]:
+    """Return the rows by category, and by the process or device on which they ran."""
+    categories, devices = draft.codes("category"), draft.codes("device")
+    names = {key.rpartition(":")[2]: name for key, name in draft.meta.process_names.items()}
+    pid, width = draft.ints("pid"), len(devices.values) + 1
+    key = 2 * (width * (categories.codes.astype(np.int64) + 1) + devices.codes + 1) + (pid >= 0)
+    group, first = groupby.by_appearance(key, 2 * width * (len(categories.values) + 1))
+    if ((pid >= 0) & (pid != pid.max(initial=-1))).any():  # several processes
+        group, first = groupby.distinct([group, pid], len(draft))
+    counts = np.bincount(group, minlength=len(first))
+    times = groupby.sums(group, len(first), draft.ints("dur_ns"))
+    entries = []
+    for row, count, dur_ns in zip(first.tolist(), counts.tolist(), times.tolist(), strict=True):
+        category, device = (int(column.codes[row]) for column in (categories, devices))
+        process = str(pid[row]) if pid[row] >= 0 else devices.values[device] if device >= 0 else None
+        text = categories.values[category] if category >= 0 else None
+        entries.append(ReadEvents(account.ROW, count, None, text, names.get(process or "", process), dur_ns))
+    return tuple(entries)
+
+
+def unknown_events(draft: Trace) -> tuple[Finding, ...]:
+    """Warn of events that the reader could not interpret."""
+    rows = np.flatnonzero(draft.rows("kind", schema.UNKNOWN))
+    if not len(rows):
+        return ()
+    codes, time_ns = draft.codes("category"), int(draft.ints("dur_ns")[rows].sum())
+    counts = Counter(codes.values[code] if code >= 0 else "" for code in codes.codes[rows].tolist())
+    types = ", ".join(f"{name or say('no category')} ({count})" for name, count in counts.most_common(_SHOWN))
+    text = plural(
+        "1 event of an unknown type ({time:ns}) was not interpreted: {types}",
+        "{n} events of unknown types ({time:ns}) were not interpreted: {types}",
+        len(rows),
+        time=time_ns,
+        types=types,
+    )
+    first, last = int(draft.ints("start_ns").min()), int(draft.end_ns.max())
+    return (Finding(UNKNOWN_EVENTS, text, note=time_ns < _NEGLIGIBLE * (last - first)),)
+
 
 OperatorNames = Callable[[str], str | None]
 """Maps a native operator name to its canonical name, or to None if unknown (``Framework.operator_names``)."""
@@ -85,8 +132,8 @@ def assemble(
     draft = draft.with_columns(phase=phase, module=module)
     if len(draft) and not implausible_times.is_window(meta.window_ns, draft.ints("start_ns")):
         meta = structs.replace(meta, window_ns=(int(draft.ints("start_ns").min()), int(draft.end_ns.max())))
-    events_read = account.joined([draft.account, row_account.rows_read(draft)])
-    findings += lost_records.findings(draft) + phase_findings + row_account.unknown_events(draft)
+    events_read = account.joined([draft.account, rows_read(draft)])
+    findings += lost_records.findings(draft) + phase_findings + unknown_events(draft)
     findings += implausible_times.above_100_percent(draft)
     tables = draft.tables.replaced({side_tables.ACCOUNT: account.to_table(events_read)})
     trace = Trace(TableColumns(draft.events), meta, quality + findings, tables)

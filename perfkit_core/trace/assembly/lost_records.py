@@ -29,7 +29,7 @@ from perfkit_core.trace.assembly.graph_capture import calls_named, captured
 from perfkit_core.trace.assembly.graph_replays import Replays
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
-from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.meta import OPERATORS_LEFT_OUT, Finding
 from perfkit_core.trace.model.trace import Trace
 
 LOST: Final = "launches-without-device-work"
@@ -55,6 +55,26 @@ _REPORTED: Final = re.compile(
 """Texts in the log of a profiler that report lost records."""
 _NAMED: Final = 3
 """Maximum number of names and of steps in a finding."""
+
+
+_FEWEST_NUMBERS: Final = 100
+_FOLLOWS: Final = 0.9
+"""Minimum share of the numbers of operators that follow the number before, if none was left out. A recording that was
+cut lacks whole ranges of numbers."""
+
+
+def left_out_operators(numbers: IntArray) -> tuple[Finding, ...]:
+    """Report that operators were left out, if ``numbers``, which the profiler gave to all operators in a row, have
+    holes. Shape (operators in the recording,), -1 for none."""
+    numbers = np.unique(numbers[numbers >= 0])
+    if len(numbers) < _FEWEST_NUMBERS or (np.diff(numbers) == 1).mean() >= _FOLLOWS:
+        return ()
+    text = message(
+        "only {count:count} of {numbers:count} operators are in the recording, by their numbers; device work may be "
+        "missing as well",
+        count=len(numbers), numbers=int(numbers[-1] - numbers[0]) + 1,
+    )  # fmt: skip
+    return (Finding(OPERATORS_LEFT_OUT, text),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 
 CELL_BYTES: Final = 8
 """Bytes of a cell in most arrays, which have one cell for each event."""
@@ -31,7 +31,7 @@ class Cache:
         self._results = dict(results or {})
         # Dropped results that are still in use. They are not made again, because both copies would take memory.
         self._dropped: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-        memory_limit.caches[id(self)] = self
+        machine.caches[id(self)] = self
 
     def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
         """Send no results to other processes, which can make them again."""
@@ -48,7 +48,7 @@ class Cache:
         if result is _ABSENT:
             result = self._dropped.get(key, _ABSENT)
             if result is _ABSENT:
-                memory_limit.require(size, purpose)
+                machine.require(size, purpose)
                 result = make()
             self._results[key] = result
         return result

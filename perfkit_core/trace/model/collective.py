@@ -1,4 +1,5 @@
-"""Descriptions of collectives: a side table with one row for each event that describes a collective."""
+"""Facts about collectives in two side tables: one row for each event that describes a collective, and one for each
+collective of which the device recorded a wait for another rank."""
 
 from __future__ import annotations
 
@@ -54,4 +55,16 @@ TABLE: Final = SideTable(
         Column("sent", pa.int64(), True, "all_to_all: number of elements that the rank sends"),
     ),
     words={"on": frozenset({HOST, DEVICE})},
+)
+
+AWAITED: Final = SideTable(
+    "awaited_ranks",
+    "which rank each collective on a device waits for last before it transfers data, as the device recorded it",
+    (
+        ROW,
+        Column("awaited", pa.int64(), False, "rank whose arrival ends the wait"),
+        Column("after_ns", pa.int64(), False, "time from the start of the collective to the start of the wait"),
+        Column("wait_ns", pa.int64(), False, "duration of the wait"),
+    ),
+    not_negative=frozenset({"awaited", "after_ns", "wait_ns"}),
 )

@@ -23,6 +23,14 @@ UNKNOWN_EVENTS: Final = "unknown-event-types"
 """Code of the finding that some events could not be interpreted."""
 PROCESSES_MIXED: Final = "processes-mixed"
 """Code of the finding that device work may belong to any of several processes."""
+OPERATORS_LEFT_OUT: Final = "operators-left-out"
+"""Code of the finding that only some of the operators are in the recording."""
+_UNINTERPRETED: Final = message("events that were not interpreted or assigned may be device work")
+_MAY_LACK_WORK: Final = {
+    UNKNOWN_EVENTS: _UNINTERPRETED,
+    PROCESSES_MIXED: _UNINTERPRETED,
+    OPERATORS_LEFT_OUT: message("operators were left out of the recording, and device work may be missing as well"),
+}
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", NO_DEVICE})
 """Codes of findings about missing data. Such a finding is dropped if another cycle of the rank has the data."""
 
@@ -47,6 +55,8 @@ DTYPE: Final = "default_dtype"
 """Key of ``TraceMeta.extra``. Its value is the name of the default floating-point type, such as ``float32``."""
 PROFILE_MEMORY, ALL_THREADS = "profile_memory", "profile_all_threads"
 """Keys of ``TraceMeta.options``. A profiler that records all threads records no memory events."""
+LEVEL: Final = "profiler_level"
+"""Key of a dictionary in ``TraceMeta.extra``. Its value says how much the profiler recorded, such as ``Level1``."""
 INSTRUCTIONS: Final = "instructions"
 """Key of the entry HOST. Its value lists the processor's flags for arithmetic in reduced precision."""
 
@@ -67,10 +77,10 @@ class Finding(msgspec.Struct, frozen=True):
         return f"<Finding {self.code}: {self.message}>"
 
 
-def may_lack_work(quality: Iterable[Finding]) -> bool:
-    """Return whether warnings say that events, which may be device work, were not interpreted or not assigned. Nothing
-    can then be said about idle devices."""
-    return any(finding.code in (UNKNOWN_EVENTS, PROCESSES_MIXED) and not finding.note for finding in quality)
+def may_lack_work(quality: Iterable[Finding]) -> Message | None:
+    """Return why warnings say that device work may be missing, None if none says so. Nothing can then be said about
+    idle devices."""
+    return next((_MAY_LACK_WORK[item.code] for item in quality if item.code in _MAY_LACK_WORK and not item.note), None)
 
 
 _OLDER_NOTES: Final = frozenset({NO_DEVICE, "no-phases", "forward-inferred", "empty-last-step"})
@@ -166,6 +176,7 @@ def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
     return msgspec.structs.replace(
         metas[0],
         ranks=tuple(sorted({rank for m in metas for rank in m.ranks})),
+        world_size=next((m.world_size for m in metas if m.world_size), None),
         worlds=tuple(sorted({world for m in metas for world in m.recorded_worlds()})),
         devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
@@ -266,6 +277,26 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
         )
         findings.append(Finding("jobs-mixed", text))
     return tuple(findings)
+
+
+def mixed_levels(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
+    """Report that ranks were recorded at different levels of the profiler. ``metas`` describe the parts of a run."""
+    ranks_of: dict[str, set[int]] = {}
+    for meta in metas:
+        for entry in meta.extra.values():
+            if isinstance(entry, dict) and isinstance(entry.get(LEVEL), str):
+                ranks_of.setdefault(entry[LEVEL], set()).update(meta.ranks)
+    if len(ranks_of) < 2:
+        return ()
+    levels = [
+        message("{level}: {ranks}", level=level, ranks=spelled(ranks)) for level, ranks in sorted(ranks_of.items())
+    ]
+    text = message(
+        "ranks were recorded at different levels of the profiler ({levels:parts}): what a level does not record is "
+        "missing for its ranks, and their times differ by the cost of recording",
+        levels=levels,
+    )
+    return (Finding("levels-mixed", text),)
 
 
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:

@@ -69,7 +69,7 @@ def _shareable_extra(meta: TraceMeta) -> dict[str, Any]:
     exported: dict[str, Any] = {}
     for key, value in meta.extra.items():
         if key in _EXPORTED_KEYS and isinstance(value, Mapping):
-            names = (name for name in _EXPORTED_KEYS[key] if name in value and _harmless(name, value[name]))
+            names = (name for name in value if name in _EXPORTED_KEYS[key] and _harmless(name, value[name]))
             exported[key] = {name: value[name] for name in names}
         elif _harmless(key, value):
             exported[key] = value

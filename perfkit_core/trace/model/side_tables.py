@@ -27,10 +27,12 @@ STEP_CLOCK: Final = timed_steps.STEP_CLOCK.name
 COMPILED_GRAPHS: Final = compiled_graph.TABLE.name
 ACCOUNT: Final = account.TABLE.name
 DEVICE_TASKS: Final = device_task.TABLE.name
+AWAITED_RANKS: Final = collective.AWAITED.name
 ALL: Final[Mapping[str, SideTable]] = {
     table.name: table
     for table in (
         collective.TABLE,
+        collective.AWAITED,
         serving_step.TABLE,
         frame_samples.TABLE,
         timed_steps.STEP_CLOCK,

@@ -25,6 +25,9 @@ NOTABLE: Final = 0.05
 NOTABLE_BETWEEN: Final = 0.1
 """A larger share of the time that lies between the training steps is reported."""
 
+WORK_BETWEEN: Final = "work-between-steps"
+"""Code of the finding on this time."""
+
 
 class WorkBetween(msgspec.Struct, frozen=True):
     """Work between the training steps, such as evaluation or rollouts.

@@ -19,7 +19,7 @@ import pyarrow as pa
 from perfkit_core.base.algorithms import arrays
 from perfkit_core.base.algorithms.arrays import BoolArray, Codes, IntArray, constant, nullable
 from perfkit_core.base.language.units import counted
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.trace.model import account, compiled_graph, frame_samples, gate, schema, side_tables, timed_steps
 from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.cache import CELL_BYTES, Cache
@@ -93,9 +93,9 @@ class Trace:
         """All columns as one Arrow table. The first use reads the complete file of a stored trace."""
 
         def table() -> pa.Table:
-            if memory_limit.is_limited() and not isinstance(self._columns, TableColumns):
+            if machine.is_limited() and not isinstance(self._columns, TableColumns):
                 width = sum(CELL_BYTES for name in schema.COLUMN_NAMES if self.has_values(name))
-                memory_limit.require(width * len(self), "the event table")
+                machine.require(width * len(self), "the event table")
             return self._columns.table()
 
         return self._cached("events", table)

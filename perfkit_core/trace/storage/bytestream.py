@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from isal import igzip_lib, isal_zlib
 
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.base.system.paths import open_binary
 from perfkit_core.errors import SourceError
 
@@ -44,7 +44,7 @@ class Gunzip(io.RawIOBase):
         for piece in self._pieces(count):
             pieces.append(piece)
             size += len(piece)
-            memory_limit.require(size, "unpacked data")  # the pieces are joined to a second copy
+            machine.require(size, "unpacked data")  # the pieces are joined to a second copy
         return b"".join(pieces)
 
     def _pieces(self, count: int) -> Iterator[bytes]:
@@ -131,7 +131,7 @@ class Window:
         """Read up to ``count`` more bytes. Return False at the end of the file or at a damaged place."""
         if self.finished:
             return False
-        memory_limit.require(len(self.data) + 2 * min(count, CHUNK_BYTES), f"a part of {self.path.name}")
+        machine.require(len(self.data) + 2 * min(count, CHUNK_BYTES), f"a part of {self.path.name}")
         try:
             piece = self._file.read(count)  # readinto would need a buffer of ``count`` bytes even for a short file
         except DAMAGED as error:

@@ -26,7 +26,7 @@ from perfkit_core.trace.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.trace.model.sharing import shareable, shareable_finding
 from perfkit_core.trace.model.side_tables import ACCOUNT, SideTables
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.trace.storage import older_format, side_table_files
+from perfkit_core.trace.storage import older_format, stored_file
 from perfkit_core.trace.storage.stored_file import KEY, Stored, StoredFile, unreadable
 from perfkit_core.trace.storage.writer import encoding, seal
 
@@ -115,7 +115,7 @@ class RecordedWriter:
         )
         self._file.add_key_value_metadata({KEY: stored.json()})
         self._file.close()
-        seal(self.path, side_table_files.encoded(SideTables({ACCOUNT: to_table(account)})))
+        seal(self.path, stored_file.encoded(SideTables({ACCOUNT: to_table(account)})))
         self._thread.shutdown()
         self._closed = True
 
@@ -160,7 +160,7 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
     args, _ = older_format.without_facts(table["args"]) if stored.schema_version == 1 else (table["args"], None)
     table = table.set_column(table.schema.get_field_index("args"), table.schema.field("args"), args)
-    tables = side_table_files.tables(file)
+    tables = stored_file.tables(file)
     recorded = RecordedEvents(table.drop_columns(["parent", "node"]), _parents(table), tables)
     meta, quality = stored.meta, tuple(finding.finding() for finding in stored.quality)
     if complete is not None:

@@ -2,6 +2,9 @@
 read on demand. Files are not kept open, so that thousands of ranks do not exhaust the file handles. If a file has
 changed since its footer was read, reading a column raises SourceError.
 
+A side table is an Arrow stream before the footer, which is read when the table is first used. The index at the end of
+the file says where (:mod:`perfkit_core.trace.storage.checksums`).
+
 A file may be damaged or come from a stranger. All bytes are compared with their checksums, and all cells that are read
 pass the gate of :mod:`perfkit_core.trace.model.gate`."""
 
@@ -20,16 +23,60 @@ import pyarrow.parquet as pq
 
 from perfkit_core.base.algorithms.arrays import IntArray, constant, joined
 from perfkit_core.base.runtime import parallel
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.base.system.paths import arrow_input, fetched, is_remote
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.event_columns import Columns, picked_by_part, sliced
-from perfkit_core.trace.model.gate import checked
+from perfkit_core.trace.model.gate import checked, checked_side_table
 from perfkit_core.trace.model.meta import StoredFinding, TraceMeta
+from perfkit_core.trace.model.side_tables import ALL, Load, SideTables
 from perfkit_core.trace.storage import checksums
+from perfkit_core.trace.storage.checksums import Extent
 from perfkit_core.trace.storage.older_format import OlderFacts
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
+
+
+def encoded(tables: SideTables) -> dict[str, bytes]:
+    """Return the bytes of each side table."""
+    contents = {}
+    for name in tables.names:
+        table, sink = tables[name], pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as stream:
+            stream.write_table(table)
+        contents[name] = sink.getvalue().to_pybytes()
+    return contents
+
+
+def tables(file: StoredFile) -> SideTables:
+    """Return the side tables of a stored file. Reading a table that is damaged or impossible raises SourceError. Tables
+    of newer versions are left out. For a file of format 1, raises SourceError if its metadata is impossible."""
+    if file.stored.schema_version == 1:
+        try:
+            return file.older_facts().tables()
+        except ValueError as error:
+            raise unreadable(file.path, f"perfkit's metadata is damaged: {error}") from None
+    known: Mapping[str, Extent] = {name: extent for name, extent in file.tables.items() if name in ALL}
+    return SideTables({name: _load(file, name, extent) for name, extent in known.items()})
+
+
+def _load(file: StoredFile, name: str, extent: Extent) -> Load:
+    def load() -> pa.Table:
+        try:
+            file.check_unchanged()
+            with arrow_input(file.path) if file.content is None else pa.BufferReader(file.content) as opened:
+                content = extent.read(opened)
+            with pa.ipc.open_stream(content) as stream:
+                table = stream.read_all()
+            rows = None if file.stored.stage == "recorded" else file.first_row[-1]
+            return checked_side_table(ALL[name], table, rows)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise unreadable(file.path, f"the side table {name}: {error}") from None
+
+    return load
+
 
 KEY: Final = b"perfkit"
 _REQUIRED: Final = frozenset(column.name for column in schema.COLUMNS if not column.nullable)
@@ -101,7 +148,7 @@ class StoredFile:
         self.require(fields.names)
         first = self.first_row[groups.start]
         rows = self.first_row[groups.stop] - first
-        memory_limit.require(_CELL_BYTES * rows * len(fields), f"columns of {self.path.name}")
+        machine.require(_CELL_BYTES * rows * len(fields), f"columns of {self.path.name}")
         try:
             self.check_unchanged()
             # Each call opens the file, because threads must not share an open file.

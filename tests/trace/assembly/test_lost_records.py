@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from perfkit_core import load, summarize
 from perfkit_core.advice.engine import advise
+from perfkit_core.output.report.display import Display
 from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import LoadedProfile
@@ -19,6 +21,7 @@ from perfkit_core.trace.assembly.chosen_steps import with_steps_on
 from perfkit_core.trace.assembly.implausible_times import OVERLONG
 from perfkit_core.trace.assembly.lost_records import CUT_OFF, DROPPED, INCOMPLETE_REPLAYS, LOST, incomplete_steps
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import OPERATORS_LEFT_OUT
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.trace.storage.store import write_trace
 from tests.support import chrome
@@ -268,3 +271,33 @@ def test_server_steps_without_device_work_have_no_busy_time(tmp_path: Path) -> N
     decodes = decodes[decodes["kind"] == "decode"]
     for name in ("busy_ns", "gap_ns", "step_ns"):
         assert decodes[name].isna().tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "left_out"),
+    [
+        (range(300), None),
+        ([*range(1_000, 1_150), *range(90_000, 90_150)], None),  # a recording that was cut
+        (range(0, 1_200, 4), "only 300 of 1,197 operators are in the recording, by their numbers"),
+        (range(0, 320, 4), None),  # 80 operators
+    ],
+    ids=["all", "cut", "a fourth", "few"],
+)
+def test_holes_in_the_numbers_of_operators(tmp_path: Path, numbers: Sequence[int], left_out: str | None) -> None:
+    """Nothing is known about the time in which no work was recorded: it may be that of operators that were left out."""
+    events = [chrome.event("ProfilerStep#0", 0, 1e4, cat="user_annotation")]
+    events += [chrome.event("aten::mul", 10 * at + 1, 5, args={"Ev Idx": number}) for at, number in enumerate(numbers)]
+    events += [
+        chrome.event("cudaLaunchKernel", 2, 1, cat="cuda_runtime", args={"correlation": 7}),
+        chrome.event("k", 5, 2000, cat="kernel", pid=0, tid=7, args={"correlation": 7, "device": 0, "stream": 7}),
+    ]
+    found = load(chrome.write(tmp_path / "t.json", events))
+    messages = [finding.message for finding in found.quality if finding.code == OPERATORS_LEFT_OUT]
+    assert [text.partition(";")[0] for text in messages] == ([left_out] if left_out else [])
+    assert verdict(found).startswith("No verdict: operators were left out") == bool(left_out)
+    report = summary_report(found, choose_views(["causes"]), ViewRequest(), Display(limit=9), brief=True)
+    states = report.sections[0].table["state"].tolist()[:2]
+    assert states == (["no_work", "compute"] if left_out else ["tail", "compute"])
+    if left_out:
+        assert "Devices work for at least 20%" in verdict(found)
+        assert not advise(found).advice

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core import load
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
@@ -31,8 +31,8 @@ MEGABYTE = 1 << 20
 def scarce(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Let the process have a limit of 10 MB, of which the test sets how much is in use."""
     used = [0]
-    monkeypatch.setattr(memory_limit, "resident", lambda: used[0])
-    with memory_limit.limited(10 * MEGABYTE):
+    monkeypatch.setattr(machine, "resident", lambda: used[0])
+    with machine.limited(10 * MEGABYTE):
         yield lambda megabytes: used.__setitem__(0, megabytes * MEGABYTE)
 
 
@@ -50,9 +50,9 @@ def test_a_result_is_made_once() -> None:
 def test_results_are_dropped_before_the_limit_is_reached(scarce: Callable[[int], None]) -> None:
     cache = Cache({"large": np.arange(MEGABYTE), "mask": np.ones(2 * MEGABYTE, np.bool_), "small": np.arange(5)})
     scarce(6)
-    memory_limit.require(2 * MEGABYTE, "two of ten")
+    machine.require(2 * MEGABYTE, "two of ten")
     assert cache.get("large") is not None
-    memory_limit.require(3 * MEGABYTE, "three of ten")  # twice as much does not fit
+    machine.require(3 * MEGABYTE, "three of ten")  # twice as much does not fit
     assert cache.get("large") is None
     assert cache.get("mask") is None
     assert cache.get("small") is not None
@@ -60,9 +60,9 @@ def test_results_are_dropped_before_the_limit_is_reached(scarce: Callable[[int],
 
 def test_the_largest_results_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache({"mask": np.ones(2 * MEGABYTE, np.bool_), "large": np.arange(MEGABYTE)})
-    monkeypatch.setattr(memory_limit, "resident", lambda: 9 * MEGABYTE if cache.get("large") is not None else 0)
-    with memory_limit.limited(10 * MEGABYTE):
-        memory_limit.require(MEGABYTE, "one of ten")
+    monkeypatch.setattr(machine, "resident", lambda: 9 * MEGABYTE if cache.get("large") is not None else 0)
+    with machine.limited(10 * MEGABYTE):
+        machine.require(MEGABYTE, "one of ten")
     assert cache.get("mask") is not None
     assert cache.get("large") is None
 
@@ -80,10 +80,10 @@ def test_a_dropped_result_in_use_is_not_made_again(scarce: Callable[[int], None]
     used = result(cache, "a")
     result(cache, "b")
     scarce(9)
-    memory_limit.require(MEGABYTE, "one of ten")
+    machine.require(MEGABYTE, "one of ten")
     assert cache.get("a") is None
     assert result(cache, "a") is used
-    memory_limit.require(MEGABYTE, "one of ten")
+    machine.require(MEGABYTE, "one of ten")
     del used
     gc.collect()
     assert not cache._dropped
@@ -116,12 +116,12 @@ def test_views_are_equal_if_nothing_stays_cached(name: str, tmp_path: Path, monk
     dropped = []
 
     def require(size: float, purpose: str) -> None:
-        for cache in list(memory_limit.caches.values()):
+        for cache in list(machine.caches.values()):
             for _, drop in list(cache.droppable()):
                 dropped.append(purpose)
                 drop()
 
-    monkeypatch.setattr(memory_limit, "require", require)
+    monkeypatch.setattr(machine, "require", require)
     for view, table in tables().items():
         pd.testing.assert_frame_equal(table, expected[view], obj=view)
     assert len(dropped) > 1000

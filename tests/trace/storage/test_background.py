@@ -16,7 +16,7 @@ from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import background, store
 from perfkit_core.trace.storage.background import LIMIT
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK
 from tests.support.small_trace import small_trace
 
 

@@ -21,8 +21,7 @@ from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.readers.run_folder import read_stored
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.trace.model.trace import with_rank
-from perfkit_core.trace.storage.store import SUFFIX, write_cycle
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK, mark_incomplete
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK, SUFFIX, mark_incomplete, write_cycle
 from tests.support.small_trace import small_trace
 
 EVENTS = ",".join(

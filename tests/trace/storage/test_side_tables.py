@@ -40,6 +40,7 @@ def described() -> Trace:
     return small_trace().with_tables(
         collectives=collective.TABLE.of_structs([Collective("all_reduce", "0", elements=5), Collective("send", peer=1)],
                                                 row=[1, 4]),
+        awaited_ranks=collective.AWAITED.table({"row": [1], "awaited": [2], "after_ns": [3], "wait_ns": [4]}),
         server_steps=serving_step.TABLE.of_structs([ServingStep("decode", 3)], row=[0]),
         frame_samples=frame_samples.to_table({"0": FrameSamples(("a", "b"), (1, 5), (1, 0), 10**9)}),
         step_clock=timed_steps.to_table({"0": TimedSteps((TimedStep(0, False, 5, 4), TimedStep(1, True, 6)), 0, 2)}),
