@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.errors import UsageError
 
 NO_ROW: Final = -1
@@ -83,7 +83,7 @@ def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
 def new_array(count: int, kind: Any = np.int64) -> npt.NDArray[Any]:
     """Return an array as :func:`allocate` does, all of which will be written. Raises UsageError if it would exceed the
     limit of memory."""
-    memory_limit.require(count * np.dtype(kind).itemsize, "an array of the events")
+    machine.require(count * np.dtype(kind).itemsize, "an array of the events")
     return allocate(count, kind)
 
 

@@ -36,7 +36,7 @@ from perfkit_core.base.runtime import freshness, library
 from perfkit_core.base.runtime.compiled import INLINED, CompiledFunction, Mode, Primitive
 from perfkit_core.base.runtime.primitives import put_int64
 from perfkit_core.base.runtime.signature import KINDS, NUMBERS, Array, Record, Signature
-from perfkit_core.base.system.owner import temporary_name
+from perfkit_core.base.system.processes import temporary_name
 
 _LEVEL: Final = {"x86_64": ("x86-64-v2", "+sse4.2,+ssse3,+popcnt,+cx16")}
 """For each architecture, the oldest processor on which the code runs, and its features. numpy has the same limit."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from perfkit_core.base.system import owner
+from perfkit_core.base.system import processes
 from perfkit_core.errors import PerfkitError, SourceError, UsageError, abridged, one_line
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
         yield path
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(owner.temporary_name(path.name))
+    temporary = path.with_name(processes.temporary_name(path.name))
     try:
         yield temporary
         temporary.replace(path)

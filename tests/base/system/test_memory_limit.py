@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import extremes
 from perfkit_core import load
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.errors import UsageError
 from tests.support.chrome import event, write
 from tests.support.paths import ROOT
@@ -37,18 +37,18 @@ print(json.dumps([code, int(peak[1]) * 1024]))
 
 
 def test_a_requirement_above_the_limit_says_what_helps() -> None:
-    memory_limit.require(1 << 60, "no limit")
-    with memory_limit.limited(memory_limit.resident() + 100 * MEGABYTE):
-        memory_limit.require(MEGABYTE, "little")
+    machine.require(1 << 60, "no limit")
+    with machine.limited(machine.resident() + 100 * MEGABYTE):
+        machine.require(MEGABYTE, "little")
         with pytest.raises(UsageError, match=r"memory is reached by much .* 5\.0 GiB more needed.*--max-memory"):
-            memory_limit.require(5 << 30, "much")
-    memory_limit.require(1 << 60, "no limit")
+            machine.require(5 << 30, "much")
+    machine.require(1 << 60, "no limit")
 
 
 def test_the_default_leaves_half_of_the_free_memory() -> None:
-    free = memory_limit.free()
+    free = machine.free()
     assert free
-    assert abs(memory_limit.default_limit() - memory_limit.resident() - free / 2) < 0.2 * free
+    assert abs(machine.default_limit() - machine.resident() - free / 2) < 0.2 * free
 
 
 UNLIMITED_V1 = 9_223_372_036_854_771_712
@@ -79,11 +79,11 @@ def test_the_memory_that_control_groups_leave(
             (folder / name).write_text(f"{value}\n")
         (folder / "memory.stat").write_text(f"active_file 7\ninactive_file {cached}\n")
     (tmp_path / "own").write_text(f"{groups}\n")
-    monkeypatch.setattr(memory_limit, "_CGROUP", tmp_path)
-    monkeypatch.setattr(memory_limit, "_OWN_CGROUPS", tmp_path / "own")
-    assert list(dict.fromkeys(memory_limit._free_in_groups())) == free
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "_OWN_CGROUPS", tmp_path / "own")
+    assert list(dict.fromkeys(machine._free_in_groups())) == free
     if free:
-        assert memory_limit.free() == min(free)
+        assert machine.free() == min(free)
 
 
 @pytest.mark.parametrize("make", SIZES, ids=[make.__name__ for make in SIZES])
@@ -92,7 +92,7 @@ def test_each_way_to_much_memory_is_limited(make: Callable[[Path, int], None], t
     name, count = SIZES[make]
     make(tmp_path / name, count)
     with (
-        memory_limit.limited(memory_limit.resident() + 40 * MEGABYTE),
+        machine.limited(machine.resident() + 40 * MEGABYTE),
         pytest.raises(UsageError, match="memory is reached by"),
     ):
         load(tmp_path / name, partial=True).ints("start_ns")
@@ -125,12 +125,12 @@ def test_a_comparison_of_one_long_name_with_many_names_needs_little_memory(tmp_p
 
 def test_the_environment_limits_calls_of_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "trace.json", [event("aten::mm", 0)])
-    monkeypatch.setenv(memory_limit.ENVIRONMENT, "1 MiB")
+    monkeypatch.setenv(machine.ENVIRONMENT, "1 MiB")
     with pytest.raises(UsageError, match="memory is reached by"):
         load(path)
-    monkeypatch.setenv(memory_limit.ENVIRONMENT, "64 GiB")
+    monkeypatch.setenv(machine.ENVIRONMENT, "64 GiB")
     assert len(load(path)) == 1
-    monkeypatch.setenv(memory_limit.ENVIRONMENT, "much")
+    monkeypatch.setenv(machine.ENVIRONMENT, "much")
     with pytest.raises(UsageError, match="'much' is not a size"):
         load(path)
 

@@ -20,7 +20,7 @@ OTHER_DECODERS = {
     "perfkit_core/base/system/outside_text.py": "the limits",
     "perfkit_core/base/language/messages.py": "literals of perfkit's own scripts",
     "perfkit_core/compare/pair.py": "a column of event tables",
-    "perfkit_core/integrations/agents/programs.py": "the result of a child process",
+    "perfkit_core/integrations/agents/tools.py": "the result of a child process",
     "perfkit_core/integrations/sql/bounded.py": "the result of a child process",
     "perfkit_core/recording/child_processes.py": "a variable that perfkit record has set",
     "perfkit_core/readers/chrome/reader.py": "headers of traces, with limits of their own",

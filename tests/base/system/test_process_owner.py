@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.base.system import owner
+from perfkit_core.base.system import processes
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 WAITING = """
 import sys
 from pathlib import Path
-from perfkit_core.base.system import owner, paths
+from perfkit_core.base.system import paths, processes
 with paths.replacing(Path(sys.argv[1])) as file:
     file.touch()
-    print(owner.owner(), flush=True)
+    print(processes.owner(), flush=True)
     sys.stdin.read()
 """
 
 
 def test_a_process_that_was_killed_has_ended_and_its_temporary_file_is_removed(tmp_path: Path) -> None:
     """Files of living processes stay. A file of a dead process whose number another process has is removed."""
-    pid, start, machine = owner.owner().split("-")
+    pid, start, machine = processes.owner().split("-")
     others = [
         f".a.{pid}-{start}-{machine}.0123abcd.tmp",
         f".a.{pid}-{start}-ffffffff.0123abcd.tmp",
@@ -41,30 +41,30 @@ def test_a_process_that_was_killed_has_ended_and_its_temporary_file_is_removed(t
         assert process.stdout is not None
         child = process.stdout.readline().strip()
         (temporary,) = (path.name for path in tmp_path.iterdir() if path.name.startswith(".b."))
-        assert owner.has_ended(child) is False
-        owner.remove_stale(tmp_path)
+        assert processes.has_ended(child) is False
+        processes.remove_stale(tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, temporary])
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert owner.has_ended(child) is True  # a zombie, because its parent has not waited for it
+        assert processes.has_ended(child) is True  # a zombie, because its parent has not waited for it
         process.wait()
-    assert owner.has_ended(child) is True
-    owner.remove_stale(tmp_path)
+    assert processes.has_ended(child) is True
+    processes.remove_stale(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
 
 
 def test_processes_of_other_machines_are_unknown() -> None:
-    pid, start, _ = owner.owner().split("-")
-    assert owner.has_ended(owner.owner()) is False
-    assert owner.has_ended(f"{pid}-{start}-00000000") is None
-    assert owner.has_ended("not an owner") is None
+    pid, start, _ = processes.owner().split("-")
+    assert processes.has_ended(processes.owner()) is False
+    assert processes.has_ended(f"{pid}-{start}-00000000") is None
+    assert processes.has_ended("not an owner") is None
 
 
 def test_a_forked_child_is_another_process() -> None:
-    mine = owner.owner()
+    mine = processes.owner()
     child = os.fork()
     if not child:
-        os._exit(owner.owner() == mine)
+        os._exit(processes.owner() == mine)
     assert os.waitpid(child, 0)[1] == 0
 
 
