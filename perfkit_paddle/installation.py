@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from perfkit_core.integrations.doctor.frameworks import recorded
-from perfkit_core.plugins.checks import Check
+from perfkit_core.plugins.contracts import Check
 from perfkit_paddle import framework
 from perfkit_paddle.on_trace_ready import trace_handler
 

@@ -34,10 +34,10 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, one
 from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
+from perfkit_core.readers.chrome.process_ids import with_ranks
 from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
 from perfkit_core.trace.assembly import draft, labels
 from perfkit_core.trace.assembly.assemble import assemble_ranks
-from perfkit_core.trace.assembly.process_ranks import with_ranks
 from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.meta import Finding, TraceMeta
 from perfkit_core.trace.model.schema import CPU, MEMORY, RUNTIME, SYNC, UNKNOWN

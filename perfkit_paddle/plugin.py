@@ -13,7 +13,7 @@ from perfkit_core.base.system.packages import imported, later
 from perfkit_core.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins import checks, contracts, frameworks
+    from perfkit_core.plugins import contracts, frameworks
 
 _JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
 _JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
@@ -86,8 +86,8 @@ def _compiled_code() -> frameworks.CompiledCode:
     return CompiledCode(fused_operators)
 
 
-def _checks() -> checks.FrameworkChecks:
-    from perfkit_core.plugins.checks import FrameworkChecks
+def _checks() -> contracts.FrameworkChecks:
+    from perfkit_core.plugins.contracts import FrameworkChecks
     from perfkit_paddle.wheels import DISTRIBUTIONS, mismatches
 
     return FrameworkChecks(DISTRIBUTIONS, mismatches, later("perfkit_paddle.installation", "running"))

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from perfkit_core.base.system import failures
-from perfkit_core.plugins.checks import PROBLEM, Check
+from perfkit_core.plugins.contracts import PROBLEM, Check
 
 DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 

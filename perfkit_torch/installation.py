@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from perfkit_core.integrations.doctor.frameworks import recorded
-from perfkit_core.plugins.checks import Check
+from perfkit_core.plugins.contracts import Check
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import trace_handler
 

@@ -11,7 +11,7 @@ from perfkit_core.base.system.packages import imported, later
 from perfkit_core.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins import checks, contracts, frameworks
+    from perfkit_core.plugins import contracts, frameworks
 
 
 @hookimpl
@@ -68,7 +68,7 @@ def _compiled_code() -> frameworks.CompiledCode:
     return CompiledCode(compiled_code.fused_operators, compile_logs.read, compile_logs.beside)
 
 
-def _checks() -> checks.FrameworkChecks:
-    from perfkit_core.plugins.checks import FrameworkChecks
+def _checks() -> contracts.FrameworkChecks:
+    from perfkit_core.plugins.contracts import FrameworkChecks
 
     return FrameworkChecks(("torch",), tuple, later("perfkit_torch.installation", "running"))

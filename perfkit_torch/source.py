@@ -10,20 +10,22 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from perfkit_core.base.algorithms.arrays import one_of, picked
 from perfkit_core.base.algorithms.decimals import to_ns
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.ascend import recording as ascend
+from perfkit_core.readers.ascend.arguments import number
 from perfkit_core.readers.ascend.rank_folder import RankFolder
-from perfkit_core.readers.chrome.descriptions import described
 from perfkit_core.readers.chrome.dialect import device, integer
+from perfkit_core.readers.chrome.event_collector import described
+from perfkit_core.readers.chrome.process_ids import with_ranks
 from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
 from perfkit_core.readers.chrome.unlabelled import DERIVED, interpreted, with_links
 from perfkit_core.trace.assembly.assemble import assemble_ranks
 from perfkit_core.trace.assembly.draft import RecordedEvents
-from perfkit_core.trace.assembly.lost_records import reported
-from perfkit_core.trace.assembly.process_ranks import with_ranks
+from perfkit_core.trace.assembly.lost_records import left_out_operators, reported
 from perfkit_core.trace.model.account import SUM, ReadEvents, with_left_out
 from perfkit_core.trace.model.gate import impossible
 from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
@@ -49,6 +51,9 @@ _HEAD_BYTES: Final = 1 << 16
 before the rank. They take 4 KiB for eight devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
+_NUMBERED: Final = ("cpu_op", "user_annotation")
+"""Categories of the events that are numbered in a row, with their number in the argument :data:`_NUMBER`."""
+_NUMBER: Final = "Ev Idx"
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
 """The start of the year 2000, in ns since 1970. Smaller times are assumed not to count from 1970."""
 
@@ -81,7 +86,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     recorded, lost = with_links(recorded.with_account(reading.account()), reading.collector.link_ends(reading.base_ns))
     folder = RankFolder.around(path)
     meta = ascend.described(meta, folder)
-    recorded, findings = _interpreted(recorded, meta, folder)
+    recorded, meta, findings = _interpreted(recorded, meta, folder)
     if lost:
         quality += (_lost_links(lost),)
     return assemble_ranks(recorded, meta, quality + findings, operator_names.operator_name)
@@ -92,7 +97,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
     quality = reading.findings()
-    if links := sum(not link.begins for link in reading.collector.link_ends()):
+    if links := int((reading.collector.link_ends().begins == 0).sum()):
         text = plural(
             "a streamed file does not keep 1 link between a host call and device work: its device work has no launch",
             "a streamed file does not keep {n} links between host calls and device work: their device work has no "
@@ -110,19 +115,21 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
 
 def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:
     """Interpret streamed events, and separate the processes of the file. ``recorded`` has all events."""
-    return _interpreted(described(recorded, dialect.TorchDialect()), meta)
+    recorded, _, findings = _interpreted(described(recorded, dialect.TorchDialect()), meta)
+    return recorded, findings
 
 
 def _interpreted(
     recorded: RecordedEvents, meta: TraceMeta, folder: RankFolder | None = None
-) -> tuple[RecordedEvents, tuple[Finding, ...]]:
+) -> tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]:
     """Interpret the events without a category, and separate the processes of the file. ``folder`` has the tables of an
     Ascend device, if there are any."""
     recorded, derived = interpreted(recorded, meta, dialect.INTERPRETER)
-    findings: tuple[Finding, ...] = ()
+    findings = _left_out(recorded.columns)
     if ascend.PROCESSES & set(meta.process_names.values()):
-        kernels, allocations = (folder.kernels, folder.allocations) if folder is not None else (None, None)
-        recorded, findings = ascend.completed(recorded, meta, kernels, allocations, dialect.copy_kind)
+        tables = ascend.VendorTables.of_folder(folder)
+        recorded, meta, more = ascend.completed(recorded, meta, tables, dialect.copy_kind)
+        findings += more
     recorded, about_ranks = with_ranks(recorded)
     findings += about_ranks
     recorded = recorded.with_account(with_left_out((), SUM, derived))
@@ -133,7 +140,15 @@ def _interpreted(
             derived,
         )
         findings += (Finding(DERIVED, text, note=True),)
-    return recorded, findings
+    return recorded, meta, findings
+
+
+def _left_out(columns: pa.Table) -> tuple[Finding, ...]:
+    """Report operators that were left out. The first ones tell whether the numbers of all must be read."""
+    rows = np.flatnonzero(one_of(columns["category"], *_NUMBERED))
+    if not left_out_operators(number(picked(columns["args"], rows[:_FEW]), _NUMBER)):
+        return ()
+    return left_out_operators(number(picked(columns["args"], rows), _NUMBER))
 
 
 def _lost_links(count: int) -> Finding:

@@ -62,10 +62,12 @@ class BetweenSteps:
                 times.append(at_ns)
             self._since = None
 
-    def step(self, own_ns: int | None) -> None:
-        """End the running step, and begin the next one in this thread. ``own_ns``: :meth:`.Usage.own_ns` now, None if
-        the next step does not count. A module that is still in evaluation is part of the training."""
-        now, written, self._written = time.time_ns(), self._written, background.idle_since()
+    def step(self, at_ns: int, own_ns: int | None) -> None:
+        """End the running step at ``at_ns`` of ``time.perf_counter_ns``, and begin the next one in this thread.
+        ``own_ns``: :meth:`.Usage.own_ns` at this time, None if the next step does not count. A module that is still in
+        evaluation is part of the training."""
+        now = time.time_ns() - (time.perf_counter_ns() - at_ns)
+        written, self._written = self._written, background.idle_since()
         if self._begun is not None and own_ns is not None and self._written == written:
             step = self._begun[0], now, own_ns - self._begun[1] - self._evaluated_ns, self._evaluated_ns
             for times, value in zip(self._steps, step, strict=True):
@@ -74,6 +76,11 @@ class BetweenSteps:
         if own_ns is not None and self._written is not None and len(self._steps[0]) < _MOST_STEPS:
             self._sampler.start()
             self._begun = now, own_ns
+
+    def leave_out(self, spent_ns: int, own_ns: int) -> None:
+        """Leave out the beginning of the running step, which perfkit itself took. ``own_ns``: as in :meth:`step`."""
+        if self._begun is not None:
+            self._begun = self._begun[0] + spent_ns, own_ns
 
     def stop(self) -> None:
         self._begun = None

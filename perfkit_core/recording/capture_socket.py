@@ -7,7 +7,6 @@ between two steps, so a request waits in the socket while a step runs."""
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import itertools
 import json
@@ -24,6 +23,7 @@ from typing import Any, Final
 from perfkit_core.base.system import paths
 from perfkit_core.base.system.machine import host_digest
 from perfkit_core.base.system.outside_text import decode_json
+from perfkit_core.base.system.processes import watch_forks
 from perfkit_core.errors import CaptureError
 
 FOLDER: Final = ".capture"
@@ -125,7 +125,7 @@ class CaptureSocket:
         bound.chmod(0o600)
         listener.listen(_MOST_WAITING)
         listener.setblocking(False)
-        _opened().add(self)
+        watch_forks(self)
 
     def requests(self) -> Iterator[tuple[socket.socket, Mapping[str, Any]]]:
         """Yield the requests that have arrived, with the connections that wait for the answers. Never waits."""
@@ -175,19 +175,7 @@ class CaptureSocket:
         """Close the socket and all connections. A forked child leaves the socket of its parent in the folder."""
         self._end()
 
-
-@functools.cache
-def _opened() -> weakref.WeakSet[CaptureSocket]:
-    """Return the sockets of this process. A forked child closes its copies of them."""
-    sockets: weakref.WeakSet[CaptureSocket] = weakref.WeakSet()
-
-    def close() -> None:
-        for capture_socket in tuple(sockets):
-            capture_socket.close()
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=close)
-    return sockets
+    forked = close
 
 
 def _bind(listener: socket.socket, path: Path, short: Path) -> None:

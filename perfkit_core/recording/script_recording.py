@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from perfkit_core.base.language.messages import Text, message
+from perfkit_core.base.system.processes import watch_forks
 from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.recording import signals, step_calls
 from perfkit_core.recording.between_steps import BetweenSteps
 from perfkit_core.recording.schedule import StepWindow
-from perfkit_core.recording.step_clock import FrameSampler
+from perfkit_core.recording.step_clock import SHORT_NS, FrameSampler
 from perfkit_core.recording.step_recording import (
     Ending,
     Held,
@@ -29,16 +30,18 @@ from perfkit_core.recording.step_recording import (
     StepRecording,
     leave_to_parent,
     stop_those_of_parent,
-    watch_forks,
 )
 from perfkit_core.recording.window_limit import Checks
 from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.storage import background
 
 _EVER: Final = 1 << 40
 _ENOUGH_CALLS: Final = 100
 """If a script makes no steps, its recording ends after so many calls of the model."""
 _CHECKS: Final = 10
 """Calls are counted at one check of so many."""
+_TOGETHER: Final = 16
+"""Number of short steps that are ended together."""
 _FAILED: Final = "recording failed, the script continues"
 
 
@@ -137,6 +140,8 @@ class ScriptRecording:
         self._job = options.get(step_calls.JOB)
         self._ends = 0
         self._between, self._counts = BetweenSteps(), False
+        self._short, self._at_ns = False, 0  # whether short steps are ended together; the end of the last step
+        self._pending: list[int] = []  # ends of steps, as of time.perf_counter_ns
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
         self._checked = 0
@@ -151,7 +156,7 @@ class ScriptRecording:
             if not options.get("stacks"):  # they would contain the sampler
                 self._sampler.start()
             self._checks = Checks(self._check)
-        self._hooks: list[Hooks] = [ModeSwitches(script.modules, lambda training: self._between.switched(training))]
+        self._hooks: list[Hooks] = [ModeSwitches(script.modules, self._switched)]
         self._updates: Any = None
         if self._step_on is None:
             self._updates = script.updates(self._ended, self._end_start)
@@ -168,7 +173,8 @@ class ScriptRecording:
         if self._in_start and self._profiler is not None:
             leave_to_parent(self._profiler)
         self._recording.forked()
-        self._in_start = self._begun = False
+        self._in_start = self._begun = self._short = False
+        self._pending = []
         self._profiler = self._checks = self._write_start = self._start_cut = None
         self._ends = 0
         self._between = BetweenSteps()  # another thread of the parent may hold the lock of the old one
@@ -212,15 +218,33 @@ class ScriptRecording:
         return self._profiler
 
     def _ended(self) -> None:
-        """A step has ended."""
-        self._end_step()
-        since_ns, clock = time.perf_counter_ns(), self._made().clock
-        counts = self._recording.complete > 0 and not self._recording.recording
-        after, self._counts = self._counts, counts  # the profiler stops within the first step after a window
-        self._between.step(clock.own_ns if counts and after else None)
-        clock.leave_out(since_ns)
+        """A step has ended. After the window, short steps are ended together: the work for each would fill the caches,
+        and make the next step up to a fifth longer."""
+        at_ns, before_ns = time.perf_counter_ns(), self._at_ns
+        self._at_ns = at_ns
+        self._pending.append(at_ns)
+        if not self._short or at_ns - before_ns >= SHORT_NS or len(self._pending) == _TOGETHER:
+            self._end_pending()
 
-    def _end_step(self) -> None:
+    def _end_pending(self) -> None:
+        """End the steps whose end was only noted."""
+        pending, self._pending = self._pending, []
+        for at_ns in pending:
+            self._end_step(at_ns)
+            clock = self._made().clock
+            counts = self._recording.complete > 0 and not self._recording.recording
+            self._short = counts and self._counts and background.idle_since() is not None
+            after, self._counts = self._counts, counts  # the profiler stops within the first step after a window
+            self._between.step(at_ns, clock.own_ns if counts and after else None)
+        if pending:
+            clock.leave_out()
+            self._between.leave_out(time.perf_counter_ns() - at_ns, clock.own_ns)
+
+    def _switched(self, training: bool) -> None:
+        self._end_pending()
+        self._between.switched(training)
+
+    def _end_step(self, at_ns: int) -> None:
         self._ends += 1
         if self._recording.recording and not self._made().may_stop():  # this thread trains from now on
             self._recording.forget()
@@ -232,7 +256,7 @@ class ScriptRecording:
             self._leave_start()
             self._recording.begin(self._ends, recording=True)
         elif self._begun:
-            self._recording.step_ended()
+            self._recording.step_ended(at_ns)
             if self._recording.complete:
                 self._write_start = None  # its events take memory
         else:
@@ -288,6 +312,7 @@ class ScriptRecording:
     def _stop(self, keep_start: bool = True) -> None:
         """End the recording. Keep the start of the script only if there is no complete step."""
         self._other.restore()
+        self._end_pending()
         self._between.stop()
         self._end_start()
         if self._recording.complete:

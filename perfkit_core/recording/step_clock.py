@@ -23,6 +23,7 @@ from types import CodeType
 from typing import Final, Generic, TypeVar
 
 from perfkit_core.base.system.machine import processor_ticks, usable_cpus
+from perfkit_core.base.system.processes import watch_forks
 from perfkit_core.recording import signals
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps, WorkBetween
@@ -78,7 +79,9 @@ class FrameSampler:
         self._switch_seconds = 0.0  # Python's interval before the sampling
         self._ended = threading.Event()
         self._lock = threading.Lock()
+        self._collects_later = False  # whether the garbage collector is off while a stack is read
         self._forget()
+        watch_forks(self)
 
     def start(self) -> None:
         if self._thread is not None:
@@ -102,6 +105,15 @@ class FrameSampler:
                 self._switch_after(self._switch_seconds)
             with contextlib.suppress(RuntimeError):  # a forked child does not have the thread
                 thread.join(1.0)
+
+    def forked(self) -> None:
+        """In a forked child, which lacks the sampling thread, undo what that thread was doing."""
+        if self._thread is not None:
+            self._switch_after(self._switch_seconds)
+        self._thread, self._lock = None, threading.Lock()
+        if self._collects_later:
+            self._collects_later = False
+            gc.enable()
 
     def _switch_after(self, seconds: float) -> None:
         """Set Python's interval, unless the program has set another."""
@@ -152,7 +164,7 @@ class FrameSampler:
         self.native_id = threading.get_native_id()
         seconds, depth = _SECONDS, sys.getrecursionlimit() if self._thin else _DEPTH
         while not ended.wait(seconds) and len(self._at_ns) < _MOST:
-            with _no_collection():
+            with self._no_collection():
                 at_ns, key = time.time_ns(), self._stack_of(thread, depth)
             with self._lock:
                 self._at_ns.append(at_ns)
@@ -177,20 +189,21 @@ class FrameSampler:
             frame = frame.f_back
         return tuple(key)
 
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from running while the frames of another thread are read. Before Python 3.12 it may
-    run inside of each allocation. What it calls (``__del__``, ``gc.callbacks``) lets the other thread go on and leave
-    the frame being read: the process then hangs or reads freed memory."""
-    if sys.version_info >= (3, 12) or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    @contextlib.contextmanager
+    def _no_collection(self) -> Iterator[None]:
+        """Keep the garbage collector from running while the frames of another thread are read. Before Python 3.12 it
+        may run inside of each allocation. What it calls (``__del__``, ``gc.callbacks``) lets the other thread go on and
+        leave the frame being read: the process then hangs or reads freed memory."""
+        if sys.version_info >= (3, 12) or not gc.isenabled():
+            yield
+            return
+        self._collects_later = True
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.enable()
+            self._collects_later = False
 
 
 Native = TypeVar("Native")
@@ -202,6 +215,9 @@ _STEPS_KEPT: Final = 64
 steps: the latest of each."""
 _SPARSE: Final = 16
 """A sparse clock times one step in this number of steps, after :data:`_STEPS_KEPT` steps without the profiler."""
+SHORT_NS: Final = 2_000_000
+"""After a shorter step without the profiler, only the time is read. Reading what the thread used takes 12 µs, and makes
+the next step 10 to 20 µs longer, because it evicts caches. Other processes rarely interrupt so short a step."""
 SAVED_AFTER: Final = (8, _STEPS_KEPT)
 """The clock saves the step times after these numbers of steps without the profiler that follow a cycle."""
 
@@ -231,6 +247,7 @@ class StepClock:
         self._frames = FrameSampler()
         self._first: int | None = None
         self._step, self._action, self._begun = 0, Action.WARM_UP, self._usage.read()
+        self._waited_ns: int | None = None  # for a processor, at the last reading
         self._usual = False  # whether the running step contains nothing but training, and perhaps recording
         self._since_cycle = self._unsaved = self._idle = 0
         self._pid = os.getpid()
@@ -238,14 +255,14 @@ class StepClock:
         self._start: _Processors | None = None  # reading at the start of the recorded steps
         self._used = Utilisation()
 
-    def begins(self, step: int, action: Action) -> None:
-        """End the running step, and begin ``step``."""
+    def begins(self, step: int, action: Action, at_ns: int | None = None) -> None:
+        """End the running step, and begin ``step``: now, or at a time that has passed. The caller then leaves out."""
         signals.shared().end_again()
         self._idle = self._idle + 1 if action is Action.OFF and self._action is Action.OFF else 0
         if self.sparse and self._idle > _STEPS_KEPT and self._idle % _SPARSE > 1:
             self._step, self._usual = step, False
             return
-        begun = self._usage.read()
+        begun = self._read(action, at_ns)
         written, idle_since = self._written, background.idle_since()
         if self._first is None:
             self._first = step
@@ -262,16 +279,25 @@ class StepClock:
         elif changed:
             self._frames.stop()
             self._used, self._start = self.utilisation, None
-        self.leave_out(begun[0])
+        if at_ns is None:
+            self.leave_out()
 
-    def leave_out(self, since_ns: int) -> None:
-        """Leave the time since ``since_ns`` out of the running step, if it is not recorded: perfkit itself took it."""
+    def _read(self, action: Action, at_ns: int | None) -> _Reading:
+        now_ns = at_ns or time.perf_counter_ns()
+        if action is self._action is Action.OFF and now_ns - self._begun[0] < SHORT_NS:
+            return now_ns, None, None, None, None, None
+        _, ran_ns, self._waited_ns, preempted, faults, process_ns = self._usage.read()
+        return now_ns, ran_ns, self._waited_ns, preempted, faults, process_ns
+
+    def leave_out(self) -> None:
+        """Begin the running step only now, if it is not recorded: perfkit itself took the time since its start. What
+        the thread used is read again, because it may have waited for a processor meanwhile."""
         if self._action is Action.OFF:
-            now_ns, ran_ns, waited_ns, preempted, faults, process_ns = self._begun
-            spent_ns = time.perf_counter_ns() - since_ns
-            ran_ns = None if ran_ns is None else ran_ns + spent_ns
-            process_ns = None if process_ns is None else process_ns + spent_ns
-            self._begun = now_ns + spent_ns, ran_ns, waited_ns, preempted, faults, process_ns
+            if self._begun[5] is None:  # after a short step, only the time is read
+                self._begun = time.perf_counter_ns(), None, None, None, None, None
+            else:
+                self._begun = self._usage.read()
+                self._waited_ns = self._begun[2]
 
     def interrupted(self) -> None:
         """Leave out the running step, which contains something else, for example a validation."""
@@ -304,8 +330,9 @@ class StepClock:
 
     @property
     def own_ns(self) -> int:
-        """:meth:`Usage.own_ns` at the start of the running step."""
-        return _own_ns(self._begun)
+        """:meth:`Usage.own_ns` at the start of the running step, but with waits that end in short steps only at the end
+        of the next long one."""
+        return self._begun[0] - (self._waited_ns or 0)
 
     @property
     def utilisation(self) -> Utilisation:
@@ -404,7 +431,8 @@ class Usage:
 
     def own_ns(self) -> int:
         """Return a clock of the calling thread in ns that stands still while the thread waits for a processor."""
-        return _own_ns(self.read())
+        now_ns, _, waited_ns, *_ = self.read()
+        return now_ns - (waited_ns or 0)
 
     def close(self) -> None:
         if self._file is not None:
@@ -413,11 +441,6 @@ class Usage:
             self._file = None
 
     __del__ = close
-
-
-def _own_ns(reading: _Reading) -> int:
-    now_ns, _, waited_ns, *_ = reading
-    return now_ns - (waited_ns or 0)
 
 
 class TimedSchedule(Generic[Native]):

@@ -13,7 +13,6 @@ import functools
 import inspect
 import logging
 import os
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol
 from perfkit_core.base.language.messages import Text, plural, render
 from perfkit_core.base.system import failures
 from perfkit_core.base.system.paths import absolute, as_path
+from perfkit_core.base.system.processes import watch_forks
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.recording import signals
 from perfkit_core.recording.on_demand import OnDemand
@@ -127,14 +127,8 @@ class StepProfiler(Protocol):
         """In a forked child, record no more events of the parent's recording. Stopping takes long if it has many."""
 
 
-_live: weakref.WeakSet[Any] = weakref.WeakSet()
 _of_parent: list[StepProfiler] = []
 """Profilers that recorded when this process was forked. The child stops them before it records itself."""
-
-
-def watch_forks(recording: Any) -> None:
-    """Call ``recording.forked()`` in each forked child, as long as the object lives."""
-    _live.add(recording)
 
 
 def leave_to_parent(profiler: StepProfiler) -> None:
@@ -150,15 +144,6 @@ def stop_those_of_parent() -> None:
     while _of_parent:
         with contextlib.suppress(Exception):
             _of_parent.pop().cancel()
-
-
-def _forked() -> None:
-    for recording in tuple(_live):
-        recording.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
@@ -259,8 +244,8 @@ class StepRecording:
         self._clock.begins(step, self._planned(step))
         self._enter(step)
 
-    def step_ended(self) -> None:
-        """End the running step and begin the next one."""
+    def step_ended(self, at_ns: int | None = None) -> None:
+        """End the running step and begin the next one (``at_ns``: see :meth:`.StepClock.begins`)."""
         if not self._running:
             return
         ends_window = self._window.ends_cycle(self._step, self._begun)
@@ -268,15 +253,15 @@ class StepRecording:
             self._over, self._written_events = False, 0
         off = self._action is Action.OFF and not self._paused and self.demand is None
         if off and self._planned(self._step + 1) is Action.OFF:  # nearly all steps: without what takes long
-            self._clock.begins(self._step + 1, Action.OFF)
+            self._clock.begins(self._step + 1, Action.OFF, at_ns)
             self._step += 1
         else:
-            self._end_step(ends_window)
+            self._end_step(ends_window, at_ns)
 
     @_guarded
-    def _end_step(self, ends_window: bool) -> None:
+    def _end_step(self, ends_window: bool, at_ns: int | None) -> None:
         self._paused = False
-        self._clock.begins(self._step + 1, self._planned(self._step + 1))
+        self._clock.begins(self._step + 1, self._planned(self._step + 1), at_ns)
         if self._action is Action.RECORD:
             self._steps_of_cycle += 1
             self._recorded += 1

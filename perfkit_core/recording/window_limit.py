@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from perfkit_core.base.language.messages import Text, message
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 
 _MOST_OF_FREE: Final = 0.4
 """Share of the free memory that a profiler may need when it stops. perfkit's reading then needs half as much again,
@@ -42,7 +42,7 @@ class EventEstimate:
     stop_bytes: int
     most_events: int
     counted: Callable[[], int] = int
-    _resident: int = field(default_factory=memory_limit.resident)
+    _resident: int = field(default_factory=machine.resident)
     _begun: float = field(default_factory=time.perf_counter)
 
     def events(self, per_second: int = _FAST) -> int:
@@ -50,7 +50,7 @@ class EventEstimate:
         memory that the process has taken since it had least. The script may have taken it: the estimate may be too
         high."""
         by_time = (time.perf_counter() - self._begun) * per_second
-        resident = memory_limit.resident()
+        resident = machine.resident()
         self._resident = min(self._resident, resident)  # the script may have freed memory
         by_memory = (resident - self._resident) / self.recording_bytes
         return self.counted() or int(min(by_time, by_memory))
@@ -66,7 +66,7 @@ class EventEstimate:
         needed = self.events(_FASTEST) * events // max(so_far, 1) * self.stop_bytes
         if needed < _LITTLE_BYTES:
             return None
-        free = memory_limit.free()
+        free = machine.free()
         if free is not None and needed > _MOST_OF_FREE * free / processes():
             return message("its events would need more memory than is free")
         return None

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 from perfkit_core.base.language.units import counted
-from perfkit_core.base.system import failures, owner, paths
+from perfkit_core.base.system import failures, paths, processes
 from perfkit_core.errors import UsageError
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.on_demand import OnDemand, Report
@@ -32,7 +32,7 @@ from perfkit_core.trace.model import frame_samples, timed_steps
 from perfkit_core.trace.model.meta import TraceMeta
 from perfkit_core.trace.model.side_tables import FRAME_SAMPLES, STEP_CLOCK, Load
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.trace.storage import background, store, unwritten
+from perfkit_core.trace.storage import background, store
 
 Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")
@@ -118,7 +118,7 @@ class CycleWriter(Generic[Profiler]):
             fate = "stay on this machine" if paths.is_remote(self.run_dir) else "are lost"
             failures.tell(f"{run_dir} is not writable ({reason}): new cycles {fate} until it is")
         elif not paths.is_remote(self.run_dir):
-            owner.remove_stale(self.run_dir)
+            processes.remove_stale(self.run_dir)
         background.shared()
         signals.install()
         # The finalizer runs when the handler is deleted or the process ends.
@@ -140,9 +140,9 @@ class CycleWriter(Generic[Profiler]):
             try:
                 process_rank, facts = self._facts(cycle)
                 meta = TraceMeta(source="", format="", **facts)
-                pending = unwritten.begin(self.run_dir / store.cycle_name(meta))
+                pending = store.begin(self.run_dir / store.cycle_name(meta))
                 if announced != pending:
-                    unwritten.end(announced)
+                    store.end(announced)
                 detached = _without_gc(lambda: self._take(profiler, process_rank))
                 tables = {} if detached.clock is None else self._timed(detached.clock, meta)
             except BaseException as error:
@@ -166,16 +166,16 @@ class CycleWriter(Generic[Profiler]):
     def announce(self) -> None:
         """Create the pending file of the next cycle now. If the process is killed before, readers know of the cycle."""
         meta = TraceMeta(source="", format="", **self._facts(self._cycle)[1])
-        self._announced = unwritten.begin(self.run_dir / store.cycle_name(meta))
+        self._announced = store.begin(self.run_dir / store.cycle_name(meta))
 
     def withdraw(self) -> None:
         """Remove the pending file of a cycle that will not be taken."""
         announced, self._announced = self._announced, None
-        unwritten.end(announced)
+        store.end(announced)
 
     def announced(self) -> int:
         """Return the number of processes that record into this folder, at least 1."""
-        return max(len(unwritten.pending(self.run_dir)), 1)
+        return max(len(store.pending(self.run_dir)), 1)
 
     def never_called(self, reason: str) -> None:
         """Log why the profiler will not call this handler, instead of a warning at the end."""
@@ -198,7 +198,7 @@ class CycleWriter(Generic[Profiler]):
 
     def mark_incomplete(self, error: BaseException) -> None:
         """Note in the run folder that the last cycle of this process is missing because of ``error``. Never raises."""
-        unwritten.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
+        store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
 
     def __repr__(self) -> str:
         return f"<trace_handler {self.run_dir}, {counted(self._cycle, 'cycle')}>"
@@ -267,11 +267,11 @@ class CycleWriter(Generic[Profiler]):
             if self._forked_ns and window and window[0] < self._forked_ns:
                 # This cycle began before the fork, so the parent process writes it.
                 self._cycle = cycle
-                unwritten.end(pending)
+                store.end(pending)
                 return
             trace = trace.with_meta(**facts).with_tables(**tables)
             self._written.append(store.write_cycle(trace, self.run_dir))
-            unwritten.end(pending)
+            store.end(pending)
             if report is not None:
                 report(self._written[-1], None)
         except BaseException as error:
@@ -282,7 +282,7 @@ class CycleWriter(Generic[Profiler]):
 
     def _lost(self, cycle: int, error: BaseException, report: Report | None, pending: Path | None) -> None:
         """Mark the run as incomplete, and log the error. KeyboardInterrupt and SystemExit are raised again."""
-        unwritten.mark_incomplete(self.run_dir, cycle, error, pending)
+        store.mark_incomplete(self.run_dir, cycle, error, pending)
         if report is not None:
             report(None, failures.one_line(error))
         if not isinstance(error, Exception):

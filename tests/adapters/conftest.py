@@ -28,9 +28,10 @@ def run_script(framework: str) -> Callable[..., tuple[int, str]]:
     """Return a function that runs a script in a new process, which has already imported the framework. It returns the
     exit code and stderr."""
     pytest.importorskip(framework, reason=f"needs {framework}: pip install 'perfkit[{framework}]'")
-    modules = {"torch": ["torch", "torch._dynamo"], "paddle": ["paddle"]}  # torch's profiler imports its compiler
     quiet = "import warnings\nwarnings.simplefilter('ignore')\n"  # frameworks emit warnings
-    return functools.partial(recording_scripts.run, prelude=quiet, modules=modules[framework])
+    return functools.partial(
+        recording_scripts.run, prelude=quiet, modules=recording_scripts.FRAMEWORK_MODULES[framework]
+    )
 
 
 @pytest.fixture(autouse=True)

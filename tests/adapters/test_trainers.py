@@ -20,7 +20,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import store
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK
 from tests.support.demanded_loop import captured
 from tests.support.fake_clock import Clock
 from tests.support.frameworks import Framework

@@ -15,7 +15,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.recording.environment import environment_rank
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import store
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK
 from perfkit_paddle import on_trace_ready, trace_handler
 from perfkit_paddle.record import record_script
 

@@ -114,11 +114,11 @@ def test_an_evaluation_ends_before_the_update(monkeypatch: pytest.MonkeyPatch) -
     module = Module()
     try:
         for ends in (lambda: module.train(), lambda: None, lambda: module.train()):
-            work.step(next(times))
+            work.step(0, next(times))
             module.eval()
             ends()
             module.training = True
-        work.step(next(times))
+        work.step(0, next(times))
     finally:
         hooks.end()
         work.stop()

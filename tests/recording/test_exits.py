@@ -10,8 +10,7 @@ import pytest
 from perfkit_core.readers.load import load
 from perfkit_core.readers.run_folder import read_stored
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
-from perfkit_core.trace.storage.store import SUFFIX
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK, SUFFIX
 from tests.support.recording_scripts import run
 from tests.support.small_trace import small_trace
 

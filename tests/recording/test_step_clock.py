@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
 import threading
 import time
@@ -85,11 +87,31 @@ def test_the_time_of_perfkit_itself_is_no_part_of_a_step(monkeypatch: pytest.Mon
     for number in range(3):
         begin, before = time.perf_counter_ns(), begin
         clock.begins(number, OFF)
-        since = time.perf_counter_ns()
         time.sleep(0.02)
-        clock.leave_out(since)
+        clock.leave_out()
     (step,) = clock.times().steps
     assert 0 < step.wall_ns <= time.perf_counter_ns() - before - 80_000_000
+
+
+def test_waits_within_perfkit_itself_are_no_waits_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waits are read at the end of each step, and when perfkit is done. In between, a step has none."""
+    clock, waits, ms = StepClock(), iter([0, 50, 51, 90, 92, 99]), 1_000_000
+    monkeypatch.setattr(clock._usage, "read", lambda: (time.perf_counter_ns(), 0, next(waits) * ms, 0, 0, 0))
+    start_ns = time.perf_counter_ns()
+    for number in range(3):
+        clock.begins(number, OFF, start_ns + (1 + number) * 1000 * ms)
+        clock.leave_out()
+    assert [step.waited_ns for step in clock.times().steps] == [2 * ms]
+
+
+def test_what_the_thread_used_is_read_only_at_the_ends_of_long_steps() -> None:
+    clock = StepClock()
+    start_ns, ms = time.perf_counter_ns(), 1_000_000
+    for number, at_ms in enumerate([10, 11, 12, 32, 52]):
+        clock.begins(number, OFF, start_ns + at_ms * ms)
+    steps = clock.times().steps
+    assert [step.wall_ns // ms for step in steps] == [1, 20, 20]
+    assert [step.process_ns is None for step in steps] == [True, True, False]
 
 
 def test_the_cpu_utilisation_is_that_of_the_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,6 +321,21 @@ def test_a_long_sampling_does_not_slow_other_threads(monkeypatch: pytest.MonkeyP
         assert (sys.getswitchinterval() < before) == (threads[0] == 2)
     sampler.stop()
     assert sys.getswitchinterval() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_child_undoes_what_the_sampling_thread_was_doing() -> None:
+    """It does not have the thread, but copies of its locked lock, the disabled collector and Python's interval."""
+    before, sampler = sys.getswitchinterval(), FrameSampler()
+    sampler.start()
+    with sampler._lock, sampler._no_collection():
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            sampler.stop()
+            os._exit(gc.isenabled() and sys.getswitchinterval() == before)
+    sampler.stop()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, nothing is collected inside a call")

@@ -16,7 +16,7 @@ from perfkit_core.recording.step_recording import Ending, Held, StepRecording
 from perfkit_core.recording.window_limit import EventEstimate
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.trace.model.meta import Finding
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.recording.window_limit import Checks, EventEstimate
 
 
@@ -17,14 +17,14 @@ def test_what_is_counted_goes_before_what_is_guessed() -> None:
 
 def test_a_guess_is_limited_by_time_and_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two seconds have room for 800,000 events, and 4 MB for 40,000 of 100 bytes."""
-    monkeypatch.setattr(memory_limit, "resident", lambda: 5_000_000)
+    monkeypatch.setattr(machine, "resident", lambda: 5_000_000)
     now = time.perf_counter()
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     assert EventEstimate(100, 1, 100, int, 1_000_000, now - 2).events() == 40_000
     assert EventEstimate(1, 1, 100, int, 1_000_000, now - 2).events() == 800_000
     estimate = EventEstimate(100, 1, 100, int, 6_000_000, now - 2)
     assert estimate.events() == 0
-    monkeypatch.setattr(memory_limit, "resident", lambda: 5_500_000)
+    monkeypatch.setattr(machine, "resident", lambda: 5_500_000)
     assert estimate.events() == 5_000  # the script has freed 1 MB before
 
 
@@ -43,15 +43,15 @@ def test_a_window_is_full(
     monkeypatch: pytest.MonkeyPatch, events: int, more: int, free: float | None, says: str | None
 ) -> None:
     """Each event needs 5 MB when the profiler stops, which may need 40% of the free memory, here in MB."""
-    monkeypatch.setattr(memory_limit, "free", lambda: free and free * 1e6)
+    monkeypatch.setattr(machine, "free", lambda: free and free * 1e6)
     reason = EventEstimate(1, 5_000_000, 100, lambda: events).reason(100, more)
     assert (reason and str(reason)) == says
 
 
 def test_memory_must_suffice_for_the_fastest_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one second, a usual program makes 400,000 events, which fit, but some make 1,000,000, which need 3 GB."""
-    monkeypatch.setattr(memory_limit, "resident", lambda: 1 << 40)
-    monkeypatch.setattr(memory_limit, "free", lambda: 4e9)
+    monkeypatch.setattr(machine, "resident", lambda: 1 << 40)
+    monkeypatch.setattr(machine, "free", lambda: 4e9)
     now = time.perf_counter()
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     estimate = EventEstimate(1, 3000, 500_000, int, 0, now - 1)
@@ -62,7 +62,7 @@ def test_memory_must_suffice_for_the_fastest_program(monkeypatch: pytest.MonkeyP
 
 def test_the_free_memory_is_not_asked_for_each_short_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer takes longer than many steps. 50,000 events of torch need 125 MB."""
-    monkeypatch.setattr(memory_limit, "free", lambda: 1 / 0)
+    monkeypatch.setattr(machine, "free", lambda: 1 / 0)
     assert EventEstimate(400, 2500, 10**6, lambda: 50_000).reason(10**6) is None
 
 

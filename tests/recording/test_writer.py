@@ -13,7 +13,7 @@ import pytest
 from perfkit_core.base.system import failures
 from perfkit_core.readers.load import load
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK
 from tests.support.small_trace import small_trace
 
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.advice.matrix_products import TensorCores, tensor_cores  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.trace.model.trace import Trace, concat_traces  # noqa: E402
-from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK  # noqa: E402
+from perfkit_core.trace.storage.store import INCOMPLETE_MARK  # noqa: E402
 from perfkit_torch import compile_logs, live_events, on_trace_ready, trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 

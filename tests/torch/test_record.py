@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.trace.storage import background  # noqa: E402
 from perfkit_torch.record import record_script, start_section  # noqa: E402
 
 
@@ -45,6 +46,19 @@ def test_no_label_outlives_its_recording(tmp_path: Path, monkeypatch: pytest.Mon
     assert not opened
     if steps:  # the script went on; each step has its update
         assert load(tmp_path).rows("name", "Optimizer.step#SGD.step").sum() == 2
+
+
+def test_short_steps_after_the_window_are_all_timed(tmp_path: Path) -> None:
+    """They are ended together, the last ones at the end of the script. While step times are written, none count."""
+    recording = record_script(tmp_path, 2, {})
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+    for number in range(140):
+        optimizer.step()
+        if number % 10 == 0:  # step times are also written after some steps that count
+            background.shared().flush()
+    timed = recording.finish().timed
+    assert timed is not None
+    assert [step.number for step in timed.unprofiled()][-20:] == list(range(120, 140))
 
 
 def test_a_warning_of_older_torch_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ def scope(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
         "target": torch.tensor([0, 0, 1, 3, 3, 3]), "sequences": [data[:2], data[:3]], "indices": [0, 2],
         "array": np.ones((4, 8)), "labels": np.ones((4, 8)), "numpy": np, "noise": data[:4], "results": [],
         "attention_mask": torch.ones(3, 3, dtype=torch.bool).tril(), "prepare": lambda one: one + 1,
+        "ema": torch.nn.Linear(8, 8).apply(lambda layer: layer.requires_grad_(False).weight.zero_()), "decay": 0.9,
         "pipe": lambda inputs, **options: [options] * len(inputs),
     }  # fmt: skip
     torch.set_num_threads(threads)
@@ -196,6 +197,11 @@ def _loops(left: dict[str, Any]) -> bool:
     )
 
 
+def _averaged(left: dict[str, Any]) -> bool:
+    """The average of the weights was 0 before."""
+    return torch.allclose(left["ema"].weight, 0.1 * left["model"].weight)
+
+
 def _once(left: dict[str, Any]) -> bool:
     """The outputs serve metrics and still have gradients."""
     left["loss"].backward()
@@ -242,6 +248,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "conv-bias-before-norm": _bias_is_lost,
     "memory-near-limit": _same_gradient,
     "host-sync-no": lambda left: len(left["results"]) == 256,
+    "unbatched-loop-updates": _averaged,
     "unbatched-loop": _loops,
     "micro-batches": lambda left: left["loader"].batch_size == 32,
     "double-precision": lambda left: (
@@ -263,14 +270,11 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @pytest.mark.parametrize("rule", ["exposed-communication", "rank-skew"])
 def test_the_code_for_several_processes_runs_in_one(rule: str, scope: dict[str, Any], one_process: None) -> None:
-    if rule != "data-parallel":
-        torch.distributed.init_process_group("gloo")
+    torch.distributed.init_process_group("gloo")
     ran(scope, rule)
     wrapped = isinstance(scope["model"], torch.nn.parallel.DistributedDataParallel)
     assert wrapped == (rule != "rank-skew")
-    if rule == "exposed-communication":
-        return
-    assert isinstance(scope["loader"].sampler, torch.utils.data.distributed.DistributedSampler)
+    assert rule != "rank-skew" or len(scope["loader"].dataset) == len(scope["dataset"])
 
 
 def test_gradients_are_reduced_once_in_an_accumulation(scope: dict[str, Any], one_process: None) -> None:
