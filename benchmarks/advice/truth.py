@@ -18,7 +18,7 @@ import msgspec
 from benchmarks.advice.pairs import HERE, Pair, Side
 from perfkit_core.base.system.machine import this_machine
 from perfkit_core.measure.verify import runs
-from perfkit_core.measure.verify.metric import Metric
+from perfkit_core.measure.verify.runs import Metric
 from perfkit_core.measure.verify.statistics import Measured, measured
 
 TRUTHS = HERE / "measured.jsonl"

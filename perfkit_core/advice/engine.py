@@ -1,8 +1,7 @@
 """Evaluate all rules on a recording, predict the saving of each item of advice, and combine the savings.
 
-Savings overlap and cannot be added. So the combined saving comes from a replay with the transforms of all advice.
-
-Two items may claim the same time. So each item is also shown with what remains of its saving after the items above."""
+Two items may claim the same time, so their savings cannot be added. A replay with the transforms of all advice above an
+item tells what remains of its saving. The combined saving is the sum of these."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from perfkit_core.advice import device_account, experience, place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.decode_steps import of_main_kind
 from perfkit_core.advice.frames import frames
-from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times, unknown
+from perfkit_core.advice.predict import base, identity, noise, played_ns, predict, step_times, unknown
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, Reason, RuleInput
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.base.language.messages import Text, message
@@ -28,7 +27,7 @@ from perfkit_core.measure.verify.ledger import Record
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replay import graph
-from perfkit_core.replay.transforms import Case
+from perfkit_core.replay.transforms import Transform
 from perfkit_core.trace.assembly.lost_records import complete_only
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.schema import STEP
@@ -221,7 +220,8 @@ class Evaluation:
         steps = trace.ints("step")[rows]
         steps = steps[steps >= 0]
         return Advice(
-            id=name, rule=rule.id, number=rule.number, version=rule.version, title=message(rule.title),
+            id=name, rule=rule.id, number=rule.number, version=rule.version,
+            title=candidate.title or message(rule.title),
             framework=trace.meta.framework or "unknown", framework_version=trace.meta.framework_version,
             runtime=runtime, mode=self._mode, candidate=candidate, prediction=prediction,
             severity=severity(prediction, facts.thresholds, self._noise_ns),
@@ -289,29 +289,59 @@ def combined(facts: RuleInput, advices: Advices) -> Advices:
             candidates.append(advice)
         else:
             excluded[advice.id] = reason
-    least_ns, remaining = facts.training.step_ns if candidates else math.inf, dict[str, After]()
+    saved_ns, remaining = 0, dict[str, After]()
     for advice in candidates:
+        saving_ns = advice.prediction.saving_ns or 0
         try:
-            step = together_ns(facts, [*chosen, advice])
+            rest_ns = _rest_ns(facts, chosen, advice) if chosen else saving_ns
         except graph.CyclicGraphError:
             excluded[advice.id] = message("it cannot be replayed together with the others")
             continue
-        if step > least_ns:
-            excluded[advice.id] = message("combined with the others, it would cost {time:ns}", time=step - least_ns)
+        if rest_ns < 0:
+            excluded[advice.id] = message("combined with the others, it would cost {time:ns}", time=-rest_ns)
             continue
-        rest_ns = max(round(least_ns - step), 0)
-        if rest_ns < _REST * (advice.prediction.saving_ns or 0):  # the advice above claims a part of the same time
+        if rest_ns < _REST * saving_ns:  # the advice above claims a part of the same time
             remaining[advice.id] = After(tuple(other.id for other in chosen), rest_ns)
-        least_ns = step
+        saved_ns += rest_ns
         chosen.append(advice)
     if not chosen:
         return replace(advices, excluded=excluded)
-    all_changes = tuple(transform for advice in chosen for transform in advice.candidate.transforms)
-    # a ceiling is defined for one kind of change, and the combined advice contains several kinds
-    together = replace(predict(facts, Candidate("", {}, transforms=all_changes)), ceiling_ns=None)
     return replace(
-        advices, combined=together, together=tuple(advice.id for advice in chosen), excluded=excluded,
-        after=remaining,
+        advices, combined=_together(facts, chosen, saved_ns), together=tuple(advice.id for advice in chosen),
+        excluded=excluded, after=remaining,
+    )  # fmt: skip
+
+
+def _rest_ns(facts: RuleInput, chosen: Sequence[Advice], advice: Advice) -> int:
+    """Return what ``advice`` saves after the ``chosen`` advice: its saving, times what a replay after their changes
+    saves, as a share of what a replay of its own saves. Both are sums over all steps, because the step with the median
+    time may be another one after each change. A saving grows only as far as the replay's does. Raises
+    CyclicGraphError."""
+    saving_ns, before = advice.prediction.saving_ns or 0, _changes(chosen)
+    alone_ns = played_ns(facts, ()) - played_ns(facts, advice.candidate.transforms)
+    left_ns = played_ns(facts, before) - played_ns(facts, (*before, *advice.candidate.transforms))
+    replayed_ns = float(left_ns.mean())
+    if alone_ns.sum() <= 0:
+        return round(replayed_ns)
+    part_ns = float(left_ns.sum() / alone_ns.sum() * saving_ns)
+    return round(part_ns if part_ns <= saving_ns else max(min(part_ns, replayed_ns), saving_ns))
+
+
+def _changes(chosen: Sequence[Advice]) -> tuple[Transform, ...]:
+    return tuple(transform for advice in chosen for transform in advice.candidate.transforms)
+
+
+def _together(facts: RuleInput, chosen: Sequence[Advice], saved_ns: int) -> Prediction:
+    """Return the prediction for all chosen advice. It saves ``saved_ns``, the sum of what each item saves after those
+    above it. The width of its interval comes from the replay of all changes."""
+    p = predict(facts, Candidate("", {}, transforms=_changes(chosen)))
+    saving_ns = min(saved_ns, p.base_ns)
+    more = saving_ns - (p.saving_ns or 0)
+    return replace(
+        # a ceiling is defined for one kind of change, and the combined advice contains several kinds
+        p, ceiling_ns=None, saving_ns=saving_ns, p50_ns=p.base_ns - saving_ns,
+        p10_ns=max((p.p10_ns or 0) - more, 0), p90_ns=max((p.p90_ns or 0) - more, 0),
+        saving_p10_ns=(p.saving_p10_ns or 0) + more, saving_p90_ns=min((p.saving_p90_ns or 0) + more, p.base_ns),
     )  # fmt: skip
 
 
@@ -324,11 +354,3 @@ def _exclusion(advice: Advice, chosen: Sequence[Advice]) -> Text | None:
     if advice.prediction.method != "replay":
         return message("its saving is not from a replay ({method})", method=advice.prediction.method)
     return None
-
-
-def together_ns(facts: RuleInput, advice: Sequence[Advice]) -> float:
-    """Return the step time in ns if all of this advice is followed. Raises CyclicGraphError."""
-    if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
-        return advice[0].prediction.p50_ns
-    changes = tuple(transform for item in advice for transform in item.candidate.transforms)
-    return step_ns(facts, changes, Case.LIKELY, 1)

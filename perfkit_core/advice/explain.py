@@ -15,10 +15,10 @@ from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import assumed, likely, sentence, span, value
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.language.messages import Message, Text, english, mark, message, plural, render, say
+from perfkit_core.base.language.shortening import cut
 from perfkit_core.base.language.units import format_count
 from perfkit_core.measure.verify.ledger import Record
 from perfkit_core.measure.verify.prediction import one_of
-from perfkit_core.output.renderers.cells import cut
 from perfkit_core.output.report import source_facts
 from perfkit_core.replay import transforms
 from perfkit_core.trace.model.report_data import Report, Section, declared

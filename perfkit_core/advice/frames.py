@@ -93,7 +93,8 @@ class Frames:
         """Return the line of user code that most often ran at host events, device work counting at its launch. None if
         there is no sample.
 
-        Python often takes a sample only between two operators. So a sample counts for the operators around it."""
+        Python often takes a sample only between two operators. So a sample counts for operators if it lies between two
+        of them, or in one. Without such samples, it counts for the operator before or after it."""
         if not len(self) or not len(rows):
             return None
         launched_by = trace.ints("launched_by")[rows]
@@ -104,10 +105,10 @@ class Frames:
         order = order[np.argsort(trace.ints("start_ns")[order], kind="stable")]
         if not len(order):
             return None
-        before = np.searchsorted(trace.ints("start_ns")[order], self.at_ns, side="right") - 1
-        after = np.minimum(before + 1, len(order) - 1)
-        around = chosen[order[np.maximum(before, 0)]] | chosen[order[after]]
-        lines = self.most_common(around)
+        at = np.searchsorted(trace.ints("start_ns")[order], self.at_ns, side="right") - 1
+        before, after = order[np.maximum(at, 0)], order[np.minimum(at + 1, len(order) - 1)]
+        between = chosen[before] & (chosen[after] | (self.at_ns < trace.end_ns[before]))
+        lines = self.most_common(between) or self.most_common(chosen[before] | chosen[after])
         return lines[0][0] if lines else None
 
     def most_common(self, mask: BoolArray) -> list[tuple[str, float]]:

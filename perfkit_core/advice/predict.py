@@ -22,6 +22,7 @@ from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.experience import Experience
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.base.algorithms import sample_statistics
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.algorithms.sample_statistics import FloatArray
 from perfkit_core.replay import played_steps, transforms, waits
 from perfkit_core.replay.graph import play
@@ -32,6 +33,8 @@ _LEVEL: Final = 0.8
 """Probability that a value lies in its interval from p10 to p90."""
 ONE_STEP: Final = 0.05
 """Assumed relative uncertainty if only one step was recorded, typical of steps on an idle machine."""
+_LONGER: Final = 1.2
+"""A mean step that exceeds the median step by a larger factor contains work that a usual step does not."""
 
 _NO_EXPERIENCE: Final = Experience()
 
@@ -47,11 +50,20 @@ def step_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], case: C
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
-    after = facts.played_ns(transforms.transformed(facts.training.replay, changes, case), period)
+    after = float(np.median(played_ns(facts, changes, case, period)))
     if period == facts.period:
         return after
     now = facts.played_ns(facts.training.replay.graph, period)
     return after / max(now, 1.0) * facts.training.step_ns
+
+
+@once
+def played_ns(
+    facts: RuleInput, changes: tuple[transforms.Transform, ...], case: Case = Case.LIKELY, period: int = 1
+) -> IntArray:
+    """Return the time in ns of each step after the changes, or of each ``period`` steps. Raises CyclicGraphError."""
+    graph = transforms.transformed(facts.training.replay, changes, case)
+    return facts.steps.lasting_ns(facts.replay, graph, play(graph), period)
 
 
 def most_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], period: int = 1) -> int | None:
@@ -115,6 +127,9 @@ def predict(facts: RuleInput, candidate: Candidate, learned: Experience = _NO_EX
             raise NotEvaluableError(facts.contradiction)
         changes, period = candidate.transforms, candidate.period
         low, mid, high = sorted(step_ns(facts, changes, case, period) for case in Case)
+        low, mid, high = (
+            now_ns - (now_ns - end) * _usual(facts, changes, 1 - mid / now_ns) for end in (low, mid, high)
+        )
         most = most_ns(facts, changes, period)
         if most is None:  # the rule itself limits what the change can save
             learned = replace(learned, least_spread=0.0)
@@ -143,6 +158,16 @@ def predict(facts: RuleInput, candidate: Candidate, learned: Experience = _NO_EX
         saving_p90_ns=saving_high if ceiling is None else min(saving_high, ceiling), ceiling_ns=ceiling,
         replayed_ratio=replayed, outcomes=len(learned.misses),
     )  # fmt: skip
+
+
+def _usual(facts: RuleInput, changes: tuple[transforms.Transform, ...], share: float) -> float:
+    """Return by which factor the saving is a smaller share of all steps than of the median step, of which it is
+    ``share``. If a few steps take much of the time, the change may save little of it, and the account of causes counts
+    all steps. 1 if the share is not smaller, or if the mean step is hardly longer than the median step."""
+    if float(facts.usual_ns.mean()) <= _LONGER * facts.step_ns:
+        return 1.0
+    now_ns, after_ns = (int(played_ns(facts, part).sum()) for part in ((), changes))
+    return min(max(1 - after_ns / max(now_ns, 1), 0) / share, 1.0) if share > 0 else 1.0
 
 
 def unknown(prediction: Prediction) -> Prediction:

@@ -14,13 +14,20 @@ from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
 from perfkit_core.base.language.messages import Message, Sentence, Text, mark, message, plural, render, say
 from perfkit_core.base.language.units import format_ratio
+from perfkit_core.causes import account_view
+from perfkit_core.causes.largest import STATES, largest
 from perfkit_core.measure.verify.ledger import Record
 from perfkit_core.output.report import source_facts
+from perfkit_core.output.report.headline import work_between
+from perfkit_core.output.report.verdict import named_cause
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.assembly.lost_records import is_measured
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.meta import may_lack_work
 from perfkit_core.trace.model.report_data import Chart, Report, Section, declared
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
+from perfkit_core.views.steps.activity import has_device_work
 
 SHOWN: Final = 3
 """Default maximum number of items of advice in text."""
@@ -51,7 +58,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
     first = [say(more, source=advices.source, id=advice.id) for advice in advices.advice[:1]]
     total = Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), (*texts, total), headline=tuple(headline(advices, of)))
+    return Report(title, (source,), (*texts, total), headline=(*headline(advices, of), *work_between(trace.quality)))
 
 
 def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: int = SHOWN) -> Report:
@@ -86,7 +93,9 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     if shown or unsure:
         lead = f"perfkit advise {advices.source} --explain {(shown or unsure)[0].id}"
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), (*texts, *total), headline=tuple(headline(advices, of)), next=lead)
+    return Report(
+        title, (source,), (*texts, *total), headline=(*headline(advices, of), *work_between(trace.quality)), next=lead
+    )
 
 
 def in_words(
@@ -186,6 +195,8 @@ def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Me
 def headline(advices: Advices, of: str) -> Iterator[Text]:
     """Yield one sentence about all advice, or one answer to each what-if question. ``of`` is "step" or "recording"."""
     unit = subject(of)
+    if text.less_waits(advices.base):
+        unit = message("without waits for a processor, {what}", what=unit)
     if advices.questions:
         for question, advice in zip(advices.questions, advices.advice, strict=True):
             yield message("{question}: {answer}", question=question, answer=answer(unit, advice.prediction))
@@ -195,8 +206,8 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         if advices.trace is not None and not is_measured(advices.trace):
             yield message("No saving can be predicted, because device work was not recorded completely.")
             return
-        if advices.trace is not None and may_lack_work(advices.trace.quality):
-            yield message("No saving can be predicted, because events that were not interpreted may be device work.")
+        if advices.trace is not None and (lacks := may_lack_work(advices.trace.quality)) is not None:
+            yield message("No saving can be predicted: {why}.", why=lacks)
             return
         if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
             yield message("The effect of the change cannot be predicted from this recording.")
@@ -204,8 +215,9 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         if advices.identity.contradiction is not None:
             yield text.replayed(advices.identity, of)
             return
-        unknown = message("; the saving of the advice below is unknown") if advices.advice else None
-        yield text.sentence(message("{nothing}{unknown}", nothing=message(NOTHING), unknown=unknown))
+        unknown = message("The saving of the advice below is unknown.")
+        yield unknown if advices.advice else text.sentence(message(NOTHING))
+        yield from largest_cause(advices.trace)
         return
     changes, best, applied = len(savings), savings[0], None
     # the largest single saving may exceed the combined saving, if it does not come from a replay
@@ -221,6 +233,17 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
     if changes < len(advices.advice):
         count = plural("One change with a known saving", "{n} changes with a known saving", changes)
     yield message("{question}: {answer}", question=count, answer=answer(unit, best, applied))
+
+
+def largest_cause(trace: Trace | None) -> Iterator[Message]:
+    """Yield a sentence on the cause with the most time in the account of ``trace``, if there is one."""
+    tree = None if trace is None else table_of(account_view.VIEW, trace, ViewRequest())
+    if trace is None or tree is None or tree.empty:
+        return
+    cause = largest(tree, has_device_work(trace)).iloc[0]
+    if pd.notna(cause["cause"]):
+        state = message(dict(STATES)[cause["state"]])
+        yield message("The largest cause ({state}): {cause}.", state=state, cause=named_cause(cause))
 
 
 def subject(of: str) -> Message:

@@ -97,6 +97,7 @@ class Candidate:
     words: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, not part of the id
     needs_remedy: bool = False  # whether the advice is left out if the framework has no remedy for this recording
     place: str | None = None  # line of code, if the rule knows it; None: it is found by ``rows``
+    title: Message | None = None  # the finding in a few words; None: the title of the rule
 
     def __repr__(self) -> str:
         return f"<Candidate {english(self.what)}>"
@@ -360,8 +361,9 @@ class RuleInput:
     def need_complete(self) -> None:
         """Raise NotEvaluableError if device work was not recorded in any step, or not interpreted. Without this work, a
         device seems to be idle while it works, and no saving can be predicted."""
-        if may_lack_work(self.trace.quality):
-            raise NotEvaluableError(message("events that were not interpreted or assigned may be device work"))
+        lacks = may_lack_work(self.trace.quality)
+        if lacks is not None:
+            raise NotEvaluableError(lacks)
         if not is_measured(self.trace):
             raise NotEvaluableError(
                 message("the device work of no step was recorded completely"),

@@ -15,7 +15,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import step_numbers
 from perfkit_core.views.steps.inferred_steps import with_inferred_steps
 
-NOTHING: Final = mark("no change was found that would save time")
+NOTHING: Final = mark("no rule has a change that would save time")
 SHOWN: Final = 8
 """Maximum number of list items that are shown. The machine formats have all items."""
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
@@ -296,6 +296,11 @@ def unprofiled(base: Base | None, of: str) -> Message | None:
     )
 
 
+def less_waits(base: Base | None) -> bool:
+    """Return whether predictions start from a step without the time that was lost to other processes."""
+    return base is not None and base.lost > NOTABLE and base.error is not None and base.error <= NOTABLE
+
+
 def profiler_time(base: Base | None, of: str) -> Message | None:
     """Return which times are without the profiler. None if predictions start from the recorded times."""
     if base is None or base.recorded_ns == base.step_ns:
@@ -307,7 +312,9 @@ def profiler_time(base: Base | None, of: str) -> Message | None:
         return message(text, recorded=base.recorded_ns)
     lost = message(", {share:ratio} of it lost to other processes", share=base.lost) if base.lost > NOTABLE else None
     how = message("estimated") if base.error is None else message("measured")
-    if base.error is not None and base.error > NOTABLE:
+    if less_waits(base):
+        how = message("measured, less waits for a processor")
+    elif base.error is not None and base.error > NOTABLE:
         how = message("replayed; {measured:ns} were measured", measured=base.measured_ns)
     return message(
         "Times now and after a change are without the profiler ({how}); a recorded step takes {recorded:ns}{lost}.",

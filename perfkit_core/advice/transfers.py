@@ -25,7 +25,7 @@ from perfkit_core.views.select import threads
 if TYPE_CHECKING:
     from perfkit_core.measure.calibration.bench import Calibration
 
-_VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
+VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
 """Canonical operators that compute nothing."""
 _ALLOCATES: Final = re.compile(r"empty", re.IGNORECASE)
 """Operators that allocate memory without writing to it."""
@@ -242,7 +242,7 @@ def round_trips(facts: RuleInput, least_bytes: int, computing: bool) -> RoundTri
     there, back = at[follows], at[follows + 1]
     first, last = order.of[moved.call[there]] + 1, order.of[moved.call[back]]
     placed = (first > 0) & (last >= 0) & (last - first >= 0) & (last - first <= _NEAR)
-    computes = (order.works == 0) & ~trace.rows("op_name", *_VIEWS)[order.row] & ~only_allocates(trace, order.row)
+    computes = (order.works == 0) & ~trace.rows("op_name", *VIEWS)[order.row] & ~only_allocates(trace, order.row)
     before = np.append(0, np.cumsum(computes))  # before[i]: number of computing operators among the first i
     placed &= (before[last] - before[first] > 0) == computing
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]

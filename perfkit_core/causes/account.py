@@ -43,6 +43,7 @@ from perfkit_core.causes.segments import (
     earliest,
     in_order,
     innermost,
+    launching_calls,
     layers,
     main_thread,
     overlaps,
@@ -51,25 +52,38 @@ from perfkit_core.causes.segments import (
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication
+from perfkit_core.views.communication.stragglers import awaited
 from perfkit_core.views.select import threads
 from perfkit_core.views.steps.activity import activities
 
 
-def device_segments(trace: Trace, rank: int, device: int) -> Segments:
+def device_segments(trace: Trace, rank: int, device: int | None) -> Segments:
     """Return the account of a device from the first to the last event of its rank. ``device`` is a code of the column
-    ``device``."""
+    ``device``, or None for all devices of the rank as one."""
     of_rank = trace.ints("rank") == rank
     start, end, work = trace.ints("start_ns"), trace.end_ns, work_of(trace, rank, device)
     kernel, talks = trace.rows("kind", schema.KERNEL)[work], communication(trace).device[work]
     busy = layers(trace, [np.sort(work[mask]) for mask in (kernel & ~talks, kernel & talks, ~kernel)])
+    busy[1] = _cut_at_waits(trace, busy[1])
     covered = intervals.union(start[work], end[work])
     gaps = intervals.subtract(recorded(trace, of_rank), covered)
     return in_order([*zip((COMPUTE, COMMUNICATION, COPY), busy, strict=True), *_gaps(trace, gaps, work, of_rank)])
 
 
-def work_of(trace: Trace, rank: int, device: int) -> IntArray:
-    """Return the rows of a device's work, sorted by start, then end."""
-    of_device = (trace.ints("rank") == rank) & (trace.codes("device").codes == device)
+def _cut_at_waits(trace: Trace, pieces: Pieces) -> Pieces:
+    """Return the pieces of collectives, cut where recorded waits for another rank begin and end."""
+    begin, end, event = pieces
+    waits = awaited(trace)
+    inner = (np.clip(times[event], begin, end) for times in (waits.start_ns, waits.end_ns))
+    edges = np.stack([begin, *inner, end], axis=1)
+    start, finish = edges[:, :-1].ravel(), edges[:, 1:].ravel()
+    lasts = finish > start
+    return start[lasts], finish[lasts], np.repeat(event, 3)[lasts]
+
+
+def work_of(trace: Trace, rank: int, device: int | None) -> IntArray:
+    """Return the rows of a device's work (None: of all devices of the rank), sorted by start, then end."""
+    of_device = (trace.ints("rank") == rank) & (device is None or trace.codes("device").codes == device)
     work = np.flatnonzero(of_device & trace.rows("kind", *schema.DEVICE_WORK))
     return work[np.lexsort((trace.end_ns[work], trace.ints("start_ns")[work]))]
 
@@ -80,7 +94,7 @@ def _gaps(trace: Trace, gaps: Intervals, work: IntArray, of_rank: BoolArray) -> 
     at = np.searchsorted(trace.ints("start_ns")[work], finish)
     follows = at < len(work)
     event = np.where(follows, work[np.minimum(at, len(work) - 1)], NO_ROW)
-    launch = np.where(follows, trace.ints("launched_by")[event], NO_ROW)
+    launch = np.where(follows, launching_calls(trace)[event], NO_ROW)
     launched = launch != NO_ROW
     gate = np.clip(np.where(launched, trace.end_ns[launch], 0), begin, finish)  # when the call has returned
 

@@ -2,7 +2,8 @@
 
 Below each word of the account are its causes, and below some of them the parts of the cause:
 
-- ``compute``: the operator that launched the kernel, or without one the kernel; its kernels.
+- ``compute``: the operator that launched the kernel, or without one the kernel; its kernels. Kernels without an
+  operator that only convert the memory layout are one cause.
 - ``communication``: the collective. ``copy``: the direction; the operator that copies.
 - ``host``: what the host does (:mod:`perfkit_core.causes.host_work`); the innermost host event.
 - ``in_flight``: the call that launched the work. ``unlaunched``: the kernel.
@@ -19,9 +20,9 @@ import pandas as pd
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments, work_of
-from perfkit_core.causes.drained import drained_by
-from perfkit_core.causes.host_work import HOST_WORK
-from perfkit_core.causes.labels import Labels
+from perfkit_core.causes.drained import drained_by, earlier_waits
+from perfkit_core.causes.host_work import HOST_WORK, RANGES, UNRECORDED
+from perfkit_core.causes.labels import EARLIER, LAYOUT, Labels
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -48,9 +49,13 @@ from perfkit_core.views.tables import integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
 INCOMPLETE: Final = "incomplete"
+INNER: Final = (HOST, COMMUNICATION)
+"""Words of which the parts of causes are causes of their own: what the host does, and the ranks that are waited for."""
 _NO_DEVICE: Final = -1
 _LAGS: Final = 0.1
 """A device lags behind if it ends the work of most steps later than the steps by more than this share of a step."""
+_LONGER: Final = 1.5
+"""The devices determine the time of the steps if they take this multiple of it for the work of the steps."""
 _LEAST: Final = 0.005
 """Minimum share of the table's time of a row for which the place is looked up."""
 
@@ -71,8 +76,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         code = tree.groups[name]
         result[name] = list(map(labels.device, code)) if name == "device" else integers(code, code >= 0)
     result["calls"], result["total_ns"] = tree.calls, tree.time_ns
-    result["ratio"] = ratio(tree.time_ns, whole_ns)
     result["launched_ns"] = tree.launched_ns
+    result["ratio"] = ratio(tree.time_ns, whole_ns)
     result["place"] = tree.places(trace, _LEAST * whole_ns)
     result["drained_by"] = tree.waits()
     return result
@@ -106,11 +111,14 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     if not len(step_rows.step_rows(trace)):
         windows = segments.start[:1], segments.end[-1:]
         of_step = {"step": np.array([NO_ROW]), INCOMPLETE: np.array([0])}
+    work = work_of(trace, rank, device) if device != _NO_DEVICE else None
+    earlier = None if work is None else earlier_waits(trace, segments, work, rank)
     codes = {
         "word": segments.word,
-        **dict(zip(("cause", "part", "call", "row"), labels.of(segments), strict=True)),
+        **dict(zip(("cause", "part", "call", "row"), labels.of(segments, earlier), strict=True)),
+        "own": np.full(len(segments.word), 1) if earlier is None else (earlier == NO_ROW).astype(np.int64),
         "event": segments.event,
-        "wait": labels.waits(_drained_by(trace, segments, rank, device)),
+        "wait": labels.waits(_drained_by(trace, segments, rank, work)),
         "start_ns": segments.start,
     }
     parts = _in_windows(segments, *windows, codes, of_step)
@@ -120,7 +128,8 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
         begin, end = (edges[np.searchsorted(rows, steps)] for edges in device_windows(trace, rows))
         later = _in_windows(segments, begin, end, codes, of_step)
         nothing = np.zeros(len(later["time_ns"]), np.int64)
-        later.update(launched_ns=later["time_ns"], time_ns=nothing, call=nothing + NO_ROW)  # calls count once
+        launched_ns = np.where(later["own"] == 0, 0, later["time_ns"])
+        later.update(launched_ns=launched_ns, time_ns=nothing, call=nothing + NO_ROW)  # calls count once
         parts["launched_ns"] = np.zeros(len(parts["time_ns"]), np.int64)
         parts = {name: np.append(cells, later[name]) for name, cells in parts.items()}
     count = len(parts["word"])
@@ -138,41 +147,49 @@ def _in_windows(
 ) -> dict[str, IntArray]:
     """Return the parts of the segments in windows [begin, end): their ``codes``, ``time_ns`` and the values of their
     windows. The time before or after all events is after the last work."""
-    window, at, width = in_windows(segments, begin, end)
-    beyond = end - begin - np.bincount(window, width, len(begin)).astype(np.int64)
-    outside = np.flatnonzero(beyond)
-    cells = {name: np.append(values[at], np.full(len(outside), NO_ROW)) for name, values in codes.items()}
-    cells["word"][len(at) :] = WORDS.index(TAIL)
-    np.maximum(cells["start_ns"][: len(at)], begin[window], out=cells["start_ns"][: len(at)])
-    at_window = np.append(window, outside)
-    cells.update((name, values[at_window]) for name, values in of_window.items())
-    return {**cells, "time_ns": np.append(width, beyond[outside])}
+    window, at, word, width = in_windows(segments, begin, end)
+    cells = {name: np.append(values, NO_ROW)[at] for name, values in codes.items()}
+    cells["start_ns"] = np.where(at == NO_ROW, NO_ROW, np.maximum(cells["start_ns"], begin[window]))
+    return cells | {name: values[window] for name, values in of_window.items()} | {"word": word, "time_ns": width}
 
 
-def _drained_by(trace: Trace, segments: Segments, rank: int, device: int) -> IntArray:
-    if device == _NO_DEVICE:
+def _drained_by(trace: Trace, segments: Segments, rank: int, work: IntArray | None) -> IntArray:
+    if work is None:
         return np.full(len(segments.start), NO_ROW)
-    wait = drained_by(trace, segments, work_of(trace, rank, device), rank)
+    wait = drained_by(trace, segments, work, rank)
     return np.where(segments.word == WORDS.index(HOST), wait, NO_ROW)
 
 
 def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     """Return the tree without incomplete steps if there are others, without the parts of causes that have only one, and
-    without waits or times by launch if there are none. Parts of ``host`` stay: they say what it does."""
+    without waits or times by launch if there are none. Parts of ``host`` stay: they say what it does. Shares are of the
+    times in :func:`time_column`."""
     if INCOMPLETE in rows:
         incomplete = rows[INCOMPLETE].to_numpy(np.int64) > 0
         if incomplete.any() and not incomplete.all():
             rows = rows[~incomplete].reset_index(drop=True)
-            total_ns = rows["total_ns"].to_numpy(np.int64)
-            rows["ratio"] = ratio(total_ns, int(total_ns[rows["depth"] == 0].sum()))
         rows = rows.drop(columns=INCOMPLETE)
+    time_ns = rows[time_column(rows)].to_numpy(np.int64)
+    rows["ratio"] = ratio(time_ns, int(time_ns[rows["depth"] == 0].sum()))
     depth = rows["depth"].to_numpy(np.int64)
     word = rows["cause"].where(depth == 0).ffill()
-    single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & (word != HOST)
+    single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & ~word.isin(INNER)
+    single &= rows["cause"].shift() != EARLIER
     rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
     if rows["launched_ns"].equals(rows["total_ns"]):
         rows = rows.drop(columns="launched_ns")
     return rows if rows["drained_by"].notna().any() else rows.drop(columns="drained_by")
+
+
+def time_column(tree: pd.DataFrame) -> str:
+    """Return the column of the view's table whose times have the shares: those by launch if the devices take much
+    longer for the work of the steps than the host takes for the steps, as in servers that replay graphs. The time in
+    which the host waits for work from before the recording does not count."""
+    if "launched_ns" not in tree:
+        return "total_ns"
+    total_ns, launched_ns = (int(tree.loc[tree["depth"] == 0, name].sum()) for name in ("total_ns", "launched_ns"))
+    total_ns -= int(tree.loc[(tree["depth"] == 1) & (tree["cause"] == EARLIER), "total_ns"].sum())
+    return "launched_ns" if launched_ns >= _LONGER * total_ns else "total_ns"
 
 
 PHRASES: Final = (
@@ -184,7 +201,11 @@ PHRASES: Final = (
     (IN_FLIGHT, mark("Launched, but not started (cause unknown)")),
     (UNLAUNCHED, mark("Before work without a recorded launch")),
     (TAIL, mark("After the last work")),
-    *((work, work) for work in HOST_WORK),
+    (UNRECORDED, mark("code that was not recorded")),
+    (RANGES, mark("code in ranges, outside of operators")),
+    (EARLIER, EARLIER),
+    (LAYOUT, LAYOUT),
+    *((work, work) for work in HOST_WORK if work not in (UNRECORDED, RANGES)),
 )
 """How texts show the words of the account and the kinds of host work."""
 
@@ -194,11 +215,16 @@ COLUMNS: Final = (
     *columns.added_by(GROUPINGS),
     CALLS,
     duration("total_ns", "Total", over="steps"),
-    share("ratio", "Share", Share("total_ns"), description="share of the time of the devices in these steps"),
     duration(
         "launched_ns",
         "By launch",
         "time while the devices do the work of these steps, if they lag behind by more than a tenth of a step",
+    ),
+    share(
+        "ratio",
+        "Share",
+        Share("total_ns"),
+        description="share of the time of the devices in these steps, or by launch if that takes 1.5 times as long",
     ),
     columns.text(
         "place",
@@ -222,6 +248,6 @@ VIEW = View(
     table=Merged(table, _finished, columns=(key(INCOMPLETE, "Incomplete"),), siblings=("total_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
-    order="total_ns",
+    order="ratio",
     explain_empty=lambda trace: message("neither device work nor operators were recorded"),
 )

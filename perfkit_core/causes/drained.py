@@ -7,12 +7,17 @@ already, until the host has gained a lead again. So the gaps that follow exist b
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.causes.segments import LATENCY_NS, Segments
+from perfkit_core.causes.segments import IN_FLIGHT, LATENCY_NS, WORDS, Segments, launching_calls
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
+
+_MOSTLY: Final = 0.8
+"""Minimum share of a gap in which the host waits."""
 
 
 def drained_by(trace: Trace, segments: Segments, work: IntArray, rank: int) -> IntArray:
@@ -20,8 +25,8 @@ def drained_by(trace: Trace, segments: Segments, work: IntArray, rank: int) -> I
     none. Shape (segments,). ``work`` are the rows of the device's work, sorted by start.
 
     Work was queued if its launch had returned more than :data:`LATENCY_NS` before it began."""
-    start, end, launched_by = trace.ints("start_ns"), trace.end_ns, trace.ints("launched_by")
-    launch = launched_by[work]
+    start, end = trace.ints("start_ns"), trace.end_ns
+    launch = launching_calls(trace)[work]
     returned = np.where(launch != NO_ROW, end[launch], start[work])
     queued = np.where(start[work] - returned > LATENCY_NS, np.arange(len(work)), NO_ROW)
     last_queued = np.append(NO_ROW, np.maximum.accumulate(queued))  # before each work
@@ -35,6 +40,27 @@ def drained_by(trace: Trace, segments: Segments, work: IntArray, rank: int) -> I
     at = np.searchsorted(end[waits], until, side="right") - 1
     wait = np.where(at >= 0, waits[np.maximum(at, 0)], NO_ROW)
     return np.where((wait != NO_ROW) & (end[wait] > since), wait, NO_ROW)
+
+
+def earlier_waits(trace: Trace, segments: Segments, work: IntArray, rank: int) -> IntArray:
+    """Return for each segment the row of the host call that waits during most of it for work from before the recording,
+    -1 if there is none. Shape (segments,). ``work`` are the rows of the device's work, sorted by start.
+
+    The kernel that ends such a gap was launched, but does not start. It is the first work on its stream, so what the
+    stream did before was not recorded, and the host waits for the device. A copy may only be prepared in the gap."""
+    start, end = trace.ints("start_ns"), trace.end_ns
+    stream = trace.ints("stream")[work]
+    first = work[np.unique(stream, return_index=True)[1]]
+    first = first[trace.rows("kind", schema.KERNEL)[first] & (trace.ints("stream")[first] != NO_ROW)]
+    gaps = np.flatnonzero((segments.word == WORDS.index(IN_FLIGHT)) & np.isin(segments.event, first))
+    waits = _waits(trace, work, rank)
+    result = np.full(len(segments.start), NO_ROW)
+    for gap in gaps.tolist():  # at most one for each stream
+        begin, finish = segments.start[gap], segments.end[gap]
+        waited = np.minimum(end[waits], finish) - np.maximum(start[waits], begin)
+        if len(waits) and waited.max() >= _MOSTLY * (finish - begin):
+            result[gap] = waits[waited.argmax()]
+    return result
 
 
 def _waits(trace: Trace, work: IntArray, rank: int) -> IntArray:

@@ -19,6 +19,7 @@ INPUT: Final = mark("input")
 ALLOCATION: Final = mark("memory allocation")
 CAPTURE: Final = mark("graph capture")
 LOADING: Final = mark("loading of kernels")
+COMPILING: Final = mark("compilation of operators")
 COPYING: Final = mark("copy calls")
 SYNCHRONISATION: Final = mark("synchronisation calls")
 LAUNCHING: Final = mark("launch calls")
@@ -28,8 +29,8 @@ PYTHON: Final = mark("Python code")
 RANGES: Final = mark("ranges without recorded detail")
 UNRECORDED: Final = mark("not recorded")
 HOST_WORK: Final = (
-    UNRECORDED, INPUT, ALLOCATION, CAPTURE, LOADING, COPYING, SYNCHRONISATION, LAUNCHING, COMMUNICATING, OPERATORS,
-    PYTHON, RANGES,
+    UNRECORDED, INPUT, ALLOCATION, CAPTURE, LOADING, COMPILING, COPYING, SYNCHRONISATION, LAUNCHING, COMMUNICATING,
+    OPERATORS, PYTHON, RANGES,
 )  # fmt: skip
 
 _API: Final = r"(?:cuda|cu|hip|musa|mu|xpu|ze|acl|aclrt)_?(?:Ext|rt)?"
@@ -42,6 +43,7 @@ _CAPTURES: Final = re.compile(rf"{_API}(?:Stream\w*Capture|Graph(?!Launch|ExecLa
 _LOADS: Final = re.compile(
     rf"{_API}(?:Module(?!Launch)|Library|Link|FuncGetAttributes|RegisterFat|BinaryLoad)", re.IGNORECASE
 )
+_COMPILES: Final = re.compile(r"(?:aclop|aclgrph|nvrtc|hiprtc)\w*Compile|opCompile$", re.IGNORECASE)
 _COPIES: Final = re.compile(rf"{_API}Mem(?:cpy|set|fill)", re.IGNORECASE)
 
 
@@ -57,7 +59,9 @@ def host_work(trace: Trace) -> ByteArray:
         kinds[[schema.KINDS.index(name) for name in names]] = HOST_WORK.index(word)
     codes = trace.codes("kind")
     work = codes.lookup(np.array([kinds[schema.KINDS.index(kind)] for kind in codes.values], np.uint8), 0)
-    for word, pattern in ((COPYING, _COPIES), (ALLOCATION, _ALLOCATES), (CAPTURE, _CAPTURES), (LOADING, _LOADS)):
+    for word, pattern in (
+        (COPYING, _COPIES), (ALLOCATION, _ALLOCATES), (CAPTURE, _CAPTURES), (LOADING, _LOADS), (COMPILING, _COMPILES),
+    ):  # fmt: skip
         work[calls_named(trace, pattern, schema.RUNTIME, schema.SYNC)] = HOST_WORK.index(word)
     work[loads(trace)] = HOST_WORK.index(INPUT)
     return work

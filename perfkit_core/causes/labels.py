@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Final
 
 import numpy as np
 
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.language.messages import mark
 from perfkit_core.causes.host_work import HOST_WORK, UNRECORDED, host_work
 from perfkit_core.causes.segments import COMMUNICATION, COMPUTE, COPY, HOST, IN_FLIGHT, UNLAUNCHED, WORDS, Segments
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.communication.instances import communication, descriptions
+from perfkit_core.views.communication.stragglers import awaited
 from perfkit_core.views.grouping import called
 from perfkit_core.views.operators.calls import operator_names, operator_rows, outermost
 from perfkit_core.views.tables import texts
 
+WAIT_FOR: Final = "waiting for rank {rank}"
+EARLIER: Final = mark("work from before the recording")
+LAYOUT: Final = mark("conversions of memory layout")
+CONVERTS: Final = re.compile(
+    r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
+)
+"""Names of kernels that only change the memory layout of tensors."""
 _FILL: Final = "fill"
 _COPY: Final = "copy of unknown direction"
 
@@ -44,9 +54,10 @@ class Labels:
                 self.texts.append(value)
         return np.array([self._position[value] for value in values] or [0], np.int64)
 
-    def of(self, segments: Segments) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def of(self, segments: Segments, earlier: IntArray | None = None) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return for each segment the codes of its cause and of the part of the cause, the row that counts as a call,
-        and the row of the host event in which the cause lies; -1 for none. Shape (segments,)."""
+        and the row of the host event in which the cause lies; -1 for none. Shape (segments,). ``earlier`` has the calls
+        that wait for work from before the recording."""
         trace, word, event = self._trace, segments.word, segments.event
         cause, part, call = (np.full(len(word), NO_ROW) for _ in range(3))
         on_host = (event != NO_ROW) & trace.host[event]
@@ -61,11 +72,18 @@ class Labels:
         operator = self._operator[event]
         alone = operator == NO_ROW
         of_operator = self._operators[operator_names(trace).codes[operator]]
-        cause[busy] = np.where(alone, self._names[names], of_operator)[busy]
-        part[busy] = np.where(alone | on_host, NO_ROW, self._names[names])[busy]
+        of_kernel = self._kernels[names]
+        cause[busy] = np.where(alone, of_kernel, of_operator)[busy]
+        unnamed = on_host | (alone & (of_kernel == self._names[names]))
+        part[busy] = np.where(unnamed, NO_ROW, self._names[names])[busy]
         call[busy] = np.where(alone, event, operator)[busy]
         talks = at(COMMUNICATION)
         cause[talks], call[talks] = self._collectives[event[talks]], self._collective[event[talks]]
+        waits = awaited(trace)
+        waiting = talks & (waits.rank[event] != NO_ROW)
+        waiting &= (waits.start_ns[event] <= segments.start) & (segments.end <= waits.end_ns[event])
+        others, at_other = np.unique(waits.rank[event[waiting]], return_inverse=True)
+        part[waiting] = self._codes([WAIT_FOR.format(rank=other) for other in others.tolist()])[at_other]
         copies = at(COPY)
         cause[copies], call[copies] = self._copies[event[copies]], event[copies]
         part[copies] = np.where(alone, NO_ROW, of_operator)[copies]
@@ -78,6 +96,10 @@ class Labels:
         cause[unlaunched], call[unlaunched] = self._names[names[unlaunched]], event[unlaunched]
         waiting = at(IN_FLIGHT) & (row != NO_ROW)
         cause[waiting], call[waiting] = self._names[trace.codes("name").codes[row[waiting]]], event[waiting]
+        if earlier is not None and (waits_for_earlier := earlier != NO_ROW).any():
+            row = np.where(waits_for_earlier, earlier, row)
+            cause[waits_for_earlier], call[waits_for_earlier] = self._codes([EARLIER])[0], earlier[waits_for_earlier]
+            part[waits_for_earlier] = self._names[trace.codes("name").codes[earlier[waits_for_earlier]]]
         return cause, part, call, row
 
     def waits(self, row: IntArray) -> IntArray:
@@ -98,6 +120,12 @@ class Labels:
         """The text of each name: kernels without their parameters, methods without addresses."""
         short = attribution.short_kernel_names(texts(self._trace.codes("name"), np.empty(0, np.int64)))
         return self._codes([called(str(name)) for name in short.categories])
+
+    @functools.cached_property
+    def _kernels(self) -> IntArray:
+        """The text of each name for kernels without an operator: that of their kind if the name says it."""
+        converts = [CONVERTS.search(name) is not None for name in self._trace.codes("name").values]
+        return np.where(converts, self._codes([LAYOUT])[0], self._names) if any(converts) else self._names
 
     @functools.cached_property
     def _operators(self) -> IntArray:

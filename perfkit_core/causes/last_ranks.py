@@ -17,11 +17,12 @@ from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import Message, mark, message
 from perfkit_core.causes.account import device_segments
-from perfkit_core.causes.host_work import UNRECORDED
+from perfkit_core.causes.host_work import OPERATORS, RANGES, UNRECORDED
 from perfkit_core.causes.labels import Labels
 from perfkit_core.causes.segments import COMMUNICATION, HOST, WORDS, in_windows
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.side_tables import AWAITED_RANKS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.select import ranks
@@ -41,18 +42,24 @@ _AT_LEAST: Final = mark(
     "Other ranks wait at least {time:ns} in total for rank {rank} (number of collectives: {count}, of ranks: {others}; "
     "the recordings of other ranks are missing)"
 )
+_UNREAD: Final = mark("Rank {rank}, for which others wait, was not read: its recording would show what holds it.")
 _HELD: Final = mark("{wait}. Of the time by which it comes later, {share:ratio} is in {cause}.")
 _UNNAMED: Final = mark("{wait}. No single cause takes a quarter of the time by which it comes later.")
-_NOT_RECORDED: Final = message("host code that was not recorded")
+_KINDS: Final = {
+    UNRECORDED: message("host code that was not recorded"),
+    OPERATORS: message("operators on the host"),
+    RANGES: message("code in ranges, outside of operators"),
+}
 _UNRECORDED: Final = mark(
     "{wait}. Why is unknown: it has no events for {unrecorded:ratio} of the time until it arrives."
 )
 
 
 def last_ranks(trace: Trace) -> Iterator[Message]:
-    """Yield a sentence for each rank for which others wait long. ``trace`` has all ranks. Collectives whose waits clock
+    """Yield a sentence for each rank for which others wait long, also for ranks that were not read, if devices recorded
+    for which rank they wait. ``trace`` has all ranks that were read. Collectives whose waits clock
     errors could explain to more than half are left out."""
-    if len(ranks(trace)) < 2:
+    if len(ranks(trace)) < 2 and not len(trace.tables[AWAITED_RANKS]):
         return
     partials = instances.reduce_each(trace, ViewRequest())
     calls = stragglers.arrivals(partials)
@@ -61,12 +68,16 @@ def last_ranks(trace: Trace) -> Iterator[Message]:
     last = last.assign(caused_ns=last["meeting"].map(waits["wait_ns"]), doubt_ns=last["meeting"].map(waits["doubt_ns"]))
     last = last[2 * last["doubt_ns"] <= last["caused_ns"]]
     steps_ns = int(instances.together(partials, "steps")["dur_ns"].sum())
-    caused = last.groupby("rank")["caused_ns"].sum().sort_values(ascending=False, kind="stable")
+    caused = last.groupby("rank")["caused_ns"].sum()
+    unread = _waits_for_unread(trace)
+    caused = pd.concat([caused, unread]).sort_values(ascending=False, kind="stable")
     total_ns = int(caused.sum())
     if not total_ns or total_ns < _MATTERS * steps_ns:
         return
     for rank, time_ns in caused.head(_MOST).items():
-        if time_ns >= _LARGE * total_ns:
+        if time_ns >= _LARGE * total_ns and rank in unread:
+            yield message(_UNREAD, rank=rank)
+        elif time_ns >= _LARGE * total_ns:
             meetings = last[last["rank"] == rank]
             waiting = calls[calls["meeting"].isin(meetings["meeting"]) & (calls["rank"] != rank)]
             wait = message(
@@ -77,6 +88,13 @@ def last_ranks(trace: Trace) -> Iterator[Message]:
             cause, share = _cause(trace, int(str(rank)), calls, meetings["meeting"])
             text = _UNRECORDED if recorded < _MOSTLY else _HELD if share >= _NAMED else _UNNAMED
             yield message(text, wait=wait, cause=cause, share=share, unrecorded=1 - recorded)
+
+
+def _waits_for_unread(trace: Trace) -> pd.Series[int]:
+    """Return the recorded waits of devices for each rank that was not read, in ns."""
+    waits = stragglers.awaited(trace)
+    rows = np.flatnonzero(~np.isin(waits.rank, [NO_ROW, *ranks(trace)]))
+    return pd.Series((waits.end_ns - waits.start_ns)[rows], dtype="int64").groupby(waits.rank[rows]).sum()
 
 
 def _recorded(trace: Trace, rank: int, meetings: pd.DataFrame) -> float:
@@ -103,7 +121,7 @@ def _cause(trace: Trace, rank: int, calls: pd.DataFrame, meetings: pd.Series[int
         named, whole_ns = longer_ns[longer_ns.index >= 0], longer_ns[_WHOLE]
         if largest[1] < _NAMED and whole_ns > 0 and len(named):
             text = labels.texts[named.idxmax()]
-            largest = _NOT_RECORDED if text == UNRECORDED else text, min(named.max() / whole_ns, 1.0)
+            largest = _KINDS.get(text, text), min(named.max() / whole_ns, 1.0)
     return largest
 
 
@@ -124,13 +142,13 @@ def _before(
     ended = np.maximum.accumulate(np.append(segments.start[:1], start + of_rank["dur_ns"].to_numpy(np.int64)))[:-1]
     chosen = of_rank["meeting"].isin(meetings).to_numpy(np.bool_)
     begin, end = np.minimum(ended, start)[chosen], start[chosen]
-    _, at, width = in_windows(segments, begin, end)
+    _, at, _, width = in_windows(segments, begin, end)
     cause, part, _, _ = labels.of(segments)
     host = segments.word == WORDS.index(HOST)
     waits = segments.word == WORDS.index(COMMUNICATION)  # it waits itself
     whole = pd.Series([int((end - begin).sum())], index=[_WHOLE])
     by_event, by_kind = (
-        pd.concat([whole, pd.Series(width).groupby(np.where(waits, NO_ROW, codes)[at]).sum()])
+        pd.concat([whole, pd.Series(width).groupby(np.append(np.where(waits, NO_ROW, codes), NO_ROW)[at]).sum()])
         for codes in (np.where(host & (part != NO_ROW), part, cause), np.where(host, cause, NO_ROW))
     )
     return by_event, by_kind

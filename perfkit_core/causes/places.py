@@ -12,18 +12,21 @@ from typing import Annotated, Final
 import numpy as np
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.algorithms.nesting import nearest_above, nearest_on_path, sum_down
 from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.code import running_before
 from perfkit_core.views.grouping import called, is_frame
-from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, owner_of, place_of
+from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, inside_packages, owner_of, place_of
 
 COVERS: Final = 0.8
 """Minimum share of the time of a cause that lies in its place."""
 _FEWEST: Final = 4
 """Minimum number of samples that show a place."""
+_Function = tuple[str, Owner]
+"""A function, as ``file (function)``, and whose code it is."""
 _DEEPEST: Final = 1 << 32
 _MOST_CELLS: Final = 1 << 22
 _RANGES: Final = (
@@ -35,15 +38,18 @@ def places(trace: Trace, cause: IntArray, row: IntArray, time_ns: IntArray, caus
     """Return the place of each of the ``causes``, None if there is none. Arrays have shape (parts,): the number of the
     cause that a part belongs to, the row of the host event in which it lies (-1 if unknown), and its time."""
     code, texts, preferred = _candidates(trace)
+    parent, candidate = trace.ints("parent"), code != NO_ROW
+    innermost, above = nearest_on_path(parent, candidate)[row], nearest_above(parent, candidate)
+    level = sum_down(parent, candidate)
     least = np.ceil(COVERS * np.bincount(cause, time_ns, causes)).astype(np.int64)
     result: list[str | None] = []
     at_once = max(_MOST_CELLS // max(len(texts), 1), 1)
     for first in range(0, causes if texts else 0, at_once):
         count = min(at_once, causes - first)
-        used = np.flatnonzero((row != NO_ROW) & (cause >= first) & (cause < first + count))
+        used = np.flatnonzero((row != NO_ROW) & (innermost != NO_ROW) & (cause >= first) & (cause < first + count))
         spent, depth = np.zeros((count, len(texts)), np.int64), np.full((count, len(texts)), NO_ROW, np.int64)
         seen = np.full(len(texts), NO_ROW, np.int64)
-        _cover(trace.ints("parent"), code, cause[used] - first, row[used], time_ns[used], seen, spent, depth)
+        _cover(above, code, level, cause[used] - first, innermost[used], time_ns[used], seen, spent, depth)
         depth[spent < np.maximum(least[first : first + count], 1)[:, None]] = NO_ROW
         depth[:, preferred] += np.where(depth[:, preferred] == NO_ROW, 0, _DEEPEST)
         deepest = depth.argmax(axis=1)
@@ -55,9 +61,9 @@ def sampled_lines(
     samples: FrameSamples, framework: str | None, cause: IntArray, start_ns: IntArray, time_ns: IntArray
 ) -> dict[int, str]:
     """Return the place of each cause that has at least :data:`_FEWEST` samples: the deepest function that most of them
-    show, outside of the framework, with its line if most of them show it, and the number of samples. Arrays have shape
-    (parts,): the cause that a part belongs to, and its time. The samples are those of the thread that runs the
-    steps."""
+    show, outside of the framework, with its line if most of them show it, and the number of samples. In a library, this
+    is the function that the user's code calls, after the place of the call. Arrays have shape (parts,): the cause that
+    a part belongs to, and its time. The samples are those of the thread that runs the steps."""
     at_ns, stacks = samples.at_ns, np.array(samples.stack, np.int64)
     first, last = np.searchsorted(at_ns, start_ns), np.searchsorted(at_ns, start_ns + time_ns)
     hit = np.flatnonzero(last > first)
@@ -69,28 +75,34 @@ def sampled_lines(
     for number, of_stack in counts.items():
         if (total := sum(of_stack.values())) < _FEWEST:
             continue
-        lines: dict[str, Counter[str]] = defaultdict(Counter)
-        depth: Counter[str] = Counter()
+        lines: dict[_Function, Counter[str]] = defaultdict(Counter)
+        depth: Counter[_Function] = Counter()
         for stack, count in of_stack.items():
             for level, (function, line) in enumerate(functions[stack]):
                 depth[function] = max(depth[function], level)
                 lines[function][line] += count
-        if covering := [name for name in lines if lines[name].total() >= COVERS * total]:
-            deepest = max(covering, key=lambda name: depth[name])
-            ((line, most),) = lines[deepest].most_common(1)
-            place, shown = (line, most) if most >= COVERS * total else (deepest, lines[deepest].total())
+        covering = sorted(
+            (name for name in lines if lines[name].total() >= COVERS * total), key=lambda name: depth[name]
+        )
+        of_user = [name for name in covering if name[1] is Owner.USER]
+        if covering:
+            function = of_user[-1] if of_user else covering[-1]
+            ((line, most),) = lines[function].most_common(1)
+            place, shown = (line, most) if most >= COVERS * total else (function[0], lines[function].total())
+            if of_user and function != covering[-1]:
+                place += f", {inside_packages(covering[covering.index(function) + 1][0])}"
             result[number] = f"{place}, {shown} of {total} samples"
     return result
 
 
-def _functions(stack: str, framework: str | None) -> Iterable[tuple[str, str]]:
-    """Return the functions of a stack, the outermost first, without and with the innermost line of each; without the
-    runtime."""
-    lines: dict[str, str] = {}
+def _functions(stack: str, framework: str | None) -> Iterable[tuple[_Function, str]]:
+    """Return the functions of a stack, the outermost first, with the innermost line of each; without the runtime."""
+    lines: dict[_Function, str] = {}
     for frame in reversed(stack.split(SEPARATOR)):
         match = LINE.match(frame.strip())
-        if match is not None and owner_of(match["file"], framework) is not Owner.RUNTIME:
-            lines[place_of(match, line=False)] = place_of(match)
+        owner = Owner.RUNTIME if match is None else owner_of(match["file"], framework)
+        if match is not None and owner is not Owner.RUNTIME:
+            lines[place_of(match, line=False), owner] = place_of(match)
     return lines.items()
 
 
@@ -131,24 +143,18 @@ def _frame(name: str, line: bool) -> str | None:
 
 @compiled
 def _cover(
-    parent: IntArray, code: IntArray, cause: IntArray, row: IntArray, time_ns: IntArray, seen: Out[IntArray],
-    spent: Out[Annotated[IntArray, 2]], depth: Out[Annotated[IntArray, 2]],
+    above: IntArray, code: IntArray, level: IntArray, cause: IntArray, innermost: IntArray, time_ns: IntArray,
+    seen: Out[IntArray], spent: Out[Annotated[IntArray, 2]], depth: Out[Annotated[IntArray, 2]],
 ) -> None:  # fmt: skip
-    """Add the time of each part to all places around its row, once for each, and note how deep a place lies.
-    ``seen`` is the last part that was added to a place."""
-    for i in range(len(row)):
-        levels, at = 0, row[i]
-        while at >= 0:
-            levels += code[at] >= 0
-            at = parent[at]
-        at = row[i]
+    """Add the time of each part to all places around it, once for each, and note how deep a place lies. ``innermost``
+    is the row of the innermost place around a part, ``above`` that of the next place around each place. ``seen`` is the
+    last part that was added to a place."""
+    for i in range(len(innermost)):
+        at = innermost[i]
         while at >= 0:
             place = code[at]
-            if place >= 0:
-                if seen[place] != i:
-                    seen[place] = i
-                    spent[cause[i], place] += time_ns[i]
-                    if levels > depth[cause[i], place]:
-                        depth[cause[i], place] = levels
-                levels -= 1
-            at = parent[at]
+            if seen[place] != i:
+                seen[place] = i
+                spent[cause[i], place] += time_ns[i]
+                depth[cause[i], place] = max(depth[cause[i], place], level[at])
+            at = above[at]

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.base.algorithms import intervals, nesting
-from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, first_match
 from perfkit_core.base.algorithms.intervals import Intervals
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import threads
 
@@ -82,6 +83,21 @@ def innermost(trace: Trace, thread: int) -> Pieces:
     return begin, finish, rows[event]
 
 
+@once
+def launching_calls(trace: Trace) -> IntArray:
+    """Return the host call that launches each event, shape (rows,), -1 if there is none. Where an operator only hands a
+    call over to another thread, as to a task queue, this is the later call with the correlation id of the work."""
+    launch, correlation = trace.ints("launched_by").copy(), trace.ints("correlation")
+    calls = np.flatnonzero(trace.host & trace.rows("kind", schema.RUNTIME, schema.SYNC) & (correlation != NO_ROW))
+    work = np.flatnonzero((launch != NO_ROW) & ~trace.rows("kind", schema.RUNTIME, schema.SYNC)[launch])
+    for rank in np.unique(trace.ints("rank")[work]).tolist():
+        mine, of_rank = (rows[trace.ints("rank")[rows] == rank] for rows in (work, calls))
+        call = first_match(correlation[mine], correlation[of_rank], of_rank)
+        later = (call != NO_ROW) & (trace.ints("start_ns")[call] >= trace.ints("start_ns")[launch[mine]])
+        launch[mine[later]] = call[later]
+    return launch
+
+
 def overlaps(begin: IntArray, end: IntArray, pieces: Pieces) -> Pieces:
     """Cut the disjoint intervals [begin, end) at the edges of the sorted ``pieces``. The times between pieces have the
     event -1. Intervals of no length are left out."""
@@ -137,11 +153,16 @@ def layers(trace: Trace, works: Sequence[IntArray]) -> list[Pieces]:
     return result
 
 
-def in_windows(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return which segments lie in which windows [begin, finish): (window, segment, width of the overlap)."""
+def in_windows(segments: Segments, begin: IntArray, finish: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Cut windows [begin, finish) into (window, segment, word, width). Time beyond all segments is last: -1, TAIL."""
     start, end = segments.start, segments.end
     first, last = np.searchsorted(end, begin, side="right"), np.searchsorted(start, finish)
     count = np.maximum(last - first, 0)
     window = np.repeat(np.arange(len(begin)), count)
     at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + first[window]
-    return window, at, np.minimum(end[at], finish[window]) - np.maximum(start[at], begin[window])
+    width = np.minimum(end[at], finish[window]) - np.maximum(start[at], begin[window])
+    beyond = finish - begin - np.bincount(window, width, len(begin)).astype(np.int64)
+    outside = np.flatnonzero(beyond)
+    word = np.append(segments.word[at], np.full(len(outside), WORDS.index(TAIL)))
+    at = np.append(at, np.full(len(outside), NO_ROW))
+    return np.append(window, outside), at, word, np.append(width, beyond[outside])

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfkit_core.base.algorithms import trees
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.causes.labels import Labels
 from perfkit_core.causes.places import places, sampled_lines
 from perfkit_core.causes.segments import WORDS
@@ -39,14 +40,14 @@ class CauseTree:
         key = np.concatenate([root, leaves["cause"], leaves["part"]])
         tree = trees.merge(above, np.maximum(key, 0), key != NO_ROW)
         depth, time_ns = tree.depth(), tree.exclusive(np.tile(leaves["time_ns"], len(_LEVELS)))
+        launched_ns = tree.exclusive(np.tile(leaves["launched_ns"], len(_LEVELS)))
         texts = [
             labels.texts[code] if level else WORDS[code % len(WORDS)]
             for level, code in zip(depth.tolist(), tree.key.tolist(), strict=True)
         ]
         order = trees.preorder(tree.parent, trees.heaviest_first(texts, time_ns))
         self._leaves, self._labels = leaves, labels
-        self.depth, self.time_ns = depth[order], time_ns[order]
-        self.launched_ns = tree.exclusive(np.tile(leaves["launched_ns"], len(_LEVELS)))[order]
+        self.depth, self.time_ns, self.launched_ns = depth[order], time_ns[order], launched_ns[order]
         self.texts = [texts[node] for node in order.tolist()]
         position = np.full(len(order) + 1, NO_ROW)  # the last item, position[NO_ROW], remains NO_ROW
         position[order] = np.arange(len(order))
@@ -63,10 +64,10 @@ class CauseTree:
     def _distinct_calls(self) -> IntArray:
         """Return the number of distinct calls below each row."""
         call, calls = self._leaves["call"], np.zeros(len(self.depth), np.int64)
+        order = np.argsort(call, kind="stable")  # the calls of a device are nearly in order
+        order = order[np.searchsorted(call[order], 0) :]
         for row in self._rows:
-            counted = (row != NO_ROW) & (call != NO_ROW)
-            pairs = np.sort((row[counted] << 32) | call[counted])  # np.unique is slower
-            calls += np.bincount(pairs[np.diff(pairs, prepend=-1) != 0] >> 32, minlength=len(calls))
+            _count_calls(call[order], row[order], np.full(len(calls), NO_ROW, np.int64), calls)
         return calls
 
     def waits(self) -> list[str | None]:
@@ -103,3 +104,12 @@ class CauseTree:
             for at, line in lines.items():
                 result[at] = result[at] or line
         return result
+
+
+@compiled
+def _count_calls(call: IntArray, row: IntArray, counted: Out[IntArray], calls: Out[IntArray]) -> None:
+    """Count each call once for each row. ``call`` ascends; ``counted`` is the last call that a row counts."""
+    for i in range(len(call)):
+        if row[i] >= 0 and counted[row[i]] != call[i]:
+            counted[row[i]] = call[i]
+            calls[row[i]] += 1

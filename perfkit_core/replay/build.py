@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.replay.batches import batch_waits
 from perfkit_core.replay.device_work import device_work, queue_limits, work_edges
 from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, Replay, edges, ordered
@@ -178,7 +178,7 @@ def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Gra
 def build(trace: Trace) -> Replay:
     """Return the replay of a trace. In its graph, ranks wait for each other in synchronous collectives.
     Raises UsageError if it would exceed the limit of memory."""
-    memory_limit.require(_EVENT_BYTES * len(trace), "the replay")
+    machine.require(_EVENT_BYTES * len(trace), "the replay")
     segments = host_segments(trace)
     rank = _ranks(trace, segments.row, segments.thread, segments.threads)
     leads = leaders(trace, segments, rank)

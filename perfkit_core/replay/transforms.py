@@ -15,7 +15,7 @@ import numpy as np
 from perfkit_core.base.algorithms import intervals, nesting
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.base.language.messages import Text
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.replay.device_work import Queued, device_work
 from perfkit_core.replay.graph import BATCH, CHAIN, HANDOFF, LAUNCH, STREAM, WAIT, Graph, Replay, edges
 from perfkit_core.views.select import marked
@@ -80,7 +80,7 @@ def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.
     """Return the graph after all changes, applied in the given order. Raises UsageError if it needs too much memory."""
     graph = replay.graph
     if changes:
-        memory_limit.require(_EDGE_BYTES * len(graph.edges), "the replay of a change")
+        machine.require(_EDGE_BYTES * len(graph.edges), "the replay of a change")
     for change in changes:
         graph = change.apply(replay, graph, case)
     return graph

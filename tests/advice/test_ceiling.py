@@ -54,6 +54,19 @@ def rows(*names: str) -> IntArray:
     return np.flatnonzero(recording().rows("name", *names)).astype(np.int64)
 
 
+def test_a_saving_is_no_larger_share_of_all_steps_than_the_work() -> None:
+    """An operator takes 40 of 100 µs in nine steps, and 40 of 900 µs in one step: 400 of 1800 µs."""
+    events, begin = [], 0
+    for number in range(10):
+        dur = 900 if number == 5 else 100
+        events += [host("step", "step", begin * US, dur * US, step=number), host("op", "operator", begin * US, 40 * US)]
+        begin += dur
+    steps = trace(events)
+    at = np.flatnonzero(steps.rows("name", "op")).astype(np.int64)
+    prediction = predict(RuleInput(steps), Candidate("", {}, at, transforms=(Remove(at),)))
+    assert prediction.saving_ratio == pytest.approx(400 / 1800, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("changes", "most"),
     [

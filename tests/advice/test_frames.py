@@ -44,6 +44,13 @@ def test_a_sample_between_two_operators_counts_for_both() -> None:
         assert frames(trace).line_of(trace, row(trace, name)) == "/home/train.py:7 (loop)"
 
 
+def test_a_sample_beside_an_operator_counts_if_none_is_in_it() -> None:
+    """After an update, the sample may already be in the code that makes the next batch."""
+    for times, line in (({"loop": [5], "wait": [30, 40]}, "7 (loop)"), ({"wait": [30, 40]}, "9 (wait)")):
+        trace = recording(**times)
+        assert frames(trace).line_of(trace, row(trace, "aten::mm")) == f"/home/train.py:{line}"
+
+
 def test_the_most_frequent_line_is_taken() -> None:
     trace = recording(loop=[5, 10], wait=[15])
     assert frames(trace).line_of(trace, row(trace, "aten::mm")) == "/home/train.py:7 (loop)"

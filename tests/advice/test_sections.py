@@ -103,7 +103,7 @@ def test_a_page_without_advice_says_so() -> None:
     (table, *parts) = reports.of_page(trace([host("step", "step", 0, 100, step=0), host("op", "operator", 0, 60)]))
     assert [part.name for part in parts] == ["advice-not_evaluable"]
     assert table.table.empty
-    assert "no change was found" in table.empty
+    assert "no rule has a change" in table.empty
 
 
 def test_a_page_is_made_even_if_advice_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 
 from conftest import TRACES
+from perfkit_core.base.language.messages import render
 from perfkit_core.causes import account_view
 from perfkit_core.causes.account import device_segments
+from perfkit_core.causes.largest import largest
 from perfkit_core.causes.segments import HOST, WORDS
+from perfkit_core.output.report.summary import choose_views, summary_report
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model import collective
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.schema import DEVICE_WORK, STEP
 from perfkit_core.trace.model.trace import Trace, concat_traces
@@ -75,6 +80,64 @@ def test_what_the_host_did() -> None:
     ]
 
 
+def test_a_call_that_another_thread_takes_from_a_queue_launches_the_work() -> None:
+    """The operator enqueues its launch until 20. The other thread compiles the operator from 30 to 80, and then
+    launches the kernel."""
+    queued = trace(
+        [
+            host("step", "step", 0, 100, step=0),
+            host("Conv2D", "operator", 10, 10, external=3),
+            host("aclopCompileAndExecute", "runtime", 30, 55, tid=2, correlation=1),
+            host("launch", "runtime", 80, 4, tid=2, correlation=2),
+            device("conv", "kernel", 90, 10, correlation=2, external=3),
+        ]
+    )
+    rows = view_rows("causes", queued, "depth cause total_ns")
+    assert rows[:7] == [
+        (0, "host", 84), (1, "compilation of operators", 50), (2, "aclopCompileAndExecute", 50),
+        (1, "not recorded", 20), (1, "inside operators", 10), (2, "Conv2D", 10), (1, "launch calls", 4),
+    ]  # fmt: skip
+    assert [row[1:] for row in rows if row[0] == 0] == [("host", 84), ("compute", 10), ("latency", 6)]
+
+
+def first_of_a_stream(*, stream: int = 3, waits: str = "sync", kind: str = "kernel") -> Trace:
+    """Return a step of 1000 µs: work that was launched at 100 µs starts at 700. The host waits from 150 to 750."""
+    us = 1000
+    return trace(
+        [
+            host("step", "step", 0, 1000 * us, step=0),
+            host("launch", "runtime", 50 * us, 10 * us, correlation=1),
+            device("k", "kernel", 60 * us, 35 * us, correlation=1, stream=3),
+            host("launch", "runtime", 95 * us, 5 * us, correlation=2),
+            host("wait", waits, 150 * us, 600 * us),
+            device("gemm", kind, 700 * us, 300 * us, correlation=2, stream=stream),
+        ]
+    )
+
+
+def test_work_from_before_the_recording() -> None:
+    """What a stream did before its first recorded kernel is not known. If the host waits, it is work of the device."""
+    found = first_of_a_stream(stream=4)
+    rows = view_rows("causes", found, "depth cause total_ns")
+    at = rows.index((0, "in_flight", 600_000))
+    assert rows[at + 1 : at + 3] == [(1, "work from before the recording", 600_000), (2, "wait", 600_000)]
+    report = summary_report(found, choose_views(["causes"]), ViewRequest(), brief=True)
+    assert render(report.headline[0]).startswith("Device-bound: devices compute for 33.5% of the step time")
+    assert render(report.headline[1]) == (
+        "Besides, the host waits 600 µs in wait for work that was launched before the recording and is not in it."
+    )
+
+
+@pytest.mark.parametrize("found", [
+    first_of_a_stream(),  # its stream worked before
+    first_of_a_stream(stream=4, waits="python"),
+    first_of_a_stream(stream=4, kind="memcpy"),  # a copy may be prepared
+], ids=["stream", "wait", "copy"])  # fmt: skip
+def test_other_launched_work_is_not_from_before_the_recording(found: Trace) -> None:
+    rows = view_rows("causes", found, "depth cause total_ns")
+    assert rows[rows.index((0, "in_flight", 600_000)) + 1 :][:1] == [(1, "launch", 600_000)]
+
+
 def test_the_work_that_began_first_has_the_time() -> None:
     both = trace(
         [
@@ -88,6 +151,26 @@ def test_the_work_that_began_first_has_the_time() -> None:
     rows = view_rows("causes", both, "depth cause total_ns")
     assert rows == [
         (0, "compute", 60), (1, "early", 50), (1, "late", 10), (0, "copy", 40), (1, "copy of unknown direction", 40),
+    ]  # fmt: skip
+
+
+def test_conversions_of_layout_without_operators_are_one_cause() -> None:
+    """Where an operator launched the kernel, the operator is the cause."""
+    found = trace(
+        [
+            host("step", "step", 0, 100, step=0),
+            host("conv", "operator", 0, 20),
+            host("launch", "runtime", 0, 10, correlation=1),
+            device("nchwToNhwcKernel", "kernel", 10, 10, correlation=1),
+            device("batched_transpose_16x64", "kernel", 20, 30),
+            device("batched_transpose_64x16", "kernel", 50, 20),
+            device("gemm", "kernel", 70, 20),
+        ]
+    )
+    rows = view_rows("causes", found, "depth cause calls total_ns")
+    assert rows[: rows.index((0, "host", 1, 10))] == [
+        (0, "compute", 4, 80), (1, "conversions of memory layout", 2, 50), (2, "batched_transpose_16x64", 1, 30),
+        (2, "batched_transpose_64x16", 1, 20), (1, "gemm", 1, 20), (1, "conv", 1, 10),
     ]  # fmt: skip
 
 
@@ -129,6 +212,16 @@ def test_samples_name_a_line_only_if_most_show_it(lines: list[int], place: str |
     assert dict(view_rows("causes", with_samples(sampled, samples), "cause place"))["not recorded"] == place
 
 
+def test_samples_in_a_library_name_the_call_of_the_user() -> None:
+    us = 1000
+    inside = "site-packages/numpy/core.py"
+    stack = f"{inside}(54): _wrap;{inside}(1140): argsort;train.py(50): recall;train.py(9): main"
+    samples = FrameSamples((stack,), tuple(range(100, 110)), (0,) * 10, 0)
+    sampled = trace([host("step", "step", 0, 1000 * us, step=0), host("mm", "operator", 900 * us, 50 * us)])
+    places = dict(view_rows("causes", with_samples(sampled, samples), "cause place"))
+    assert places["not recorded"] == "train.py:50 (recall), numpy/core.py (argsort), 10 of 10 samples"
+
+
 def test_the_wait_since_which_nothing_was_queued() -> None:
     us = 1000
 
@@ -151,6 +244,35 @@ def test_the_wait_since_which_nothing_was_queued() -> None:
     assert [row for row in rows if row[0] in ("python", "again", "later")] == [
         ("later", None), ("python", "item"), ("again", "item"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("work", "share"), [(130, 6 / 100), (1200, 1.0)])
+def test_shares_follow_the_device_if_it_takes_much_longer(work: int, share: float) -> None:
+    events = [
+        host("step", "step", 0, 100, step=0), host("launch", "runtime", 91, 2, correlation=1),
+        device("k", "kernel", 94, work, correlation=1),
+    ]  # fmt: skip
+    assert dict(view_rows("causes", trace(events), "cause ratio"))["compute"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("late", [6, (1 << 31) - 1])
+def test_recorded_waits_for_a_rank_are_parts_of_a_collective(late: int) -> None:
+    """The all_reduce from 20 to 90 waits for a rank from 25 to 75. A kernel runs until 30. The largest number of a rank
+    takes no more memory than another."""
+    events = [
+        host("step", "step", 0, 100, step=0), host("launch", "runtime", 0, 10, correlation=1),
+        device("k", "kernel", 10, 20, correlation=1), device("nccl_AllReduce", "kernel", 20, 70, stream=8),
+    ]  # fmt: skip
+    waits = collective.AWAITED.table({"row": [3], "awaited": [late], "after_ns": [5], "wait_ns": [50]})
+    waiting = trace(events).with_tables(awaited_ranks=waits)
+    rows = view_rows("causes", waiting, "depth cause calls total_ns")
+    assert rows[:3] == [
+        (0, "communication", 1, 60),
+        (1, "nccl_AllReduce", 1, 60),
+        (2, f"waiting for rank {late}", 1, 45),
+    ]
+    listed = largest(view_table("causes", waiting), on_device=True)
+    assert listed[["cause", "total_ns"]].values.tolist()[:2] == [[f"waiting for rank {late}", 45], ["k", 20]]
 
 
 def test_the_account_by_launch_where_the_device_lags() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from perfkit_core.base.language.messages import english
 from perfkit_core.causes.last_ranks import last_ranks
+from perfkit_core.trace.model.collective import AWAITED
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL, collective
@@ -60,3 +61,12 @@ def test_equal_arrivals_are_no_delay() -> None:
     ranks = [rank(number, 1_000) for number in (0, 1)]
     assert not [*last_ranks(concat_traces(ranks))]
     assert not [*last_ranks(ranks[0])]
+
+
+def test_a_rank_that_was_not_read_is_named_if_a_device_waits_for_it() -> None:
+    """Of 3,500 ns in the collective, 3,100 are a wait for rank 2. They outweigh the 300 ns by which rank 1 is later."""
+    both = concat_traces([rank(0, 1_000, of=3), rank(1, 1_300, of=3)])
+    rows = [row for row, name in enumerate(both.events["name"].to_pylist()) if name == KERNEL]
+    waits = {"row": rows, "awaited": [2, 2], "after_ns": [10, 10], "wait_ns": [3_100, 2_800]}
+    (sentence,) = map(english, last_ranks(both.with_tables(awaited_ranks=AWAITED.table(waits))))
+    assert sentence == "Rank 2, for which others wait, was not read: its recording would show what holds it."

@@ -1,6 +1,7 @@
 """Rule 33, accumulation-sync: gradients are exchanged more often than the optimizer needs.
 Detected: several backward passes before one optimizer step issue the same collectives.
-Predicted: nothing, because nobody has compared such a prediction with a measurement."""
+Predicted: nothing, because nobody has compared such a prediction with a measurement. The ceiling comes from a replay
+without the needless collectives: the last one still waits for the slowest rank."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.advice.predict import most_ns
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
-from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import message
+from perfkit_core.replay.transforms import Remove
 from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPTIMIZER
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication, instances
@@ -57,7 +60,7 @@ def find(facts: RuleInput) -> list[Candidate]:
         },
         rows=calls,
         method="none",
-        ceiling_ns=round(spent),
+        ceiling_ns=_ceiling_ns(facts, events, spent),
         preconditions=(
             message("every backward pass issues the same collectives"),
             message("the optimizer runs only after the last backward pass"),
@@ -66,6 +69,13 @@ def find(facts: RuleInput) -> list[Candidate]:
         risks=(message("Ranks drift apart until the last backward pass; its collective waits for the slowest rank."),),
         fill={"micro_steps": str(count)},
     )]  # fmt: skip
+
+
+def _ceiling_ns(facts: RuleInput, events: IntArray, spent: float) -> int:
+    if facts.contradiction is not None:
+        return round(spent)
+    most = most_ns(facts, (Remove(events),))
+    return round(spent if most is None else min(spent, most * facts.slowdown))
 
 
 def _with_passes(trace: Trace, collectives: pd.DataFrame, rank: int) -> pd.DataFrame:

@@ -1,19 +1,19 @@
 """Rule 31, exposed-communication: ranks exchange data while nothing is computed.
 Detected: communication without computation takes more than ``exposed_share`` of the step. If several ranks were
-recorded, waits for the last rank do not count.
+recorded, or devices recorded which rank they wait for, waits for the last rank do not count.
 Predicted: the step time if communication overlaps computation. The worst case is no change. In the best case,
 communication overlaps as much computation as the step has."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Assumption, Candidate, RuleInput
 from perfkit_core.base.algorithms import intervals
-from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import Message, message
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.replay.transforms import Quantity, Scale
@@ -47,7 +47,7 @@ def find(facts: RuleInput) -> list[Candidate]:
     hidden = min(exposed, median["room_ns"]) / median["transfer_ns"]
     factor = Quantity(max(1 - hidden, 0.0), max(1 - _LIKELY_OVERLAP * hidden, 0.0), 1.0, _OVERLAP)
     waits, uncounted = message("waits for the last rank are not counted"), None
-    if not facts.replay.tied:
+    if not facts.replay.tied and not median["waiting_ns"]:
         waits = message("waits and transfers cannot be separated, because only one rank was recorded")
         uncounted = message(", including waits for ranks that were not recorded")
     ratio = exposed / facts.step_ns
@@ -106,17 +106,25 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
             steps.loc[here, name] = intervals.covered_ns(
                 part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]]
             )
-    waiting: Any = 0
+    recorded = stragglers.awaited(trace)
+    rows = np.flatnonzero(recorded.rank != NO_ROW)
+    waits = pd.DataFrame({name: trace.ints(name)[rows] for name in ("rank", "step")})
+    waiting = _per_step(steps, waits.assign(wait_ns=(recorded.end_ns - recorded.start_ns)[rows]))
     if len(np.unique(trace.ints("rank"))) > 1:  # only other ranks can be waited for
         arrivals = stragglers.arrivals(instances.reduce_each(trace, ViewRequest()))
-        waited = arrivals[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
-        waited = waited[waited["wait_ns"] >= 0].groupby(["rank", "step"])["wait_ns"].sum().reset_index()
-        waiting = steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")
+        waits = arrivals[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
+        waiting = waiting.clip(lower=_per_step(steps, waits[waits["wait_ns"] >= 0]))
     total, exposed = steps["total"], steps["exposed"]
     return pd.DataFrame({
         "communication_ns": total,  # transfers and waits
         "exposed_ns": (exposed - waiting).clip(lower=0),  # transfers while nothing is computed
         "transfer_ns": (total - waiting).clip(lower=1),
-        "waiting_ns": waiting,  # waits for the last rank; 0 if only one rank was recorded
+        "waiting_ns": waiting,  # waits for the last rank; 0 if neither several ranks nor these waits were recorded
         "room_ns": steps["compute"] - (total - exposed),  # computation without communication
     })  # fmt: skip
+
+
+def _per_step(steps: pd.DataFrame, waits: pd.DataFrame) -> pd.Series[int]:
+    """Return the sum of the waits in each step of each rank."""
+    waited = waits.groupby(["rank", "step"])["wait_ns"].sum().reset_index()
+    return steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")

@@ -6,6 +6,7 @@ Predicted: nothing. Work that must be done takes as long on another thread."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -18,11 +19,14 @@ from perfkit_core.advice.operators import name_of, operators, outermost
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.base.algorithms import groupby, intervals
 from perfkit_core.base.algorithms.arrays import IntArray
-from perfkit_core.base.language.messages import Message, message
+from perfkit_core.base.language.messages import Message, mark, message
 from perfkit_core.trace.model import schema
 from perfkit_core.views.code import frame_names
 
 _FRAMES: Final = 3
+_MOSTLY: Final = 0.5
+"""A function is named in the title if it takes a larger share of the gaps."""
+_FOLDERS: Final = re.compile(r"^[^:(]*[/\\]")
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -61,17 +65,21 @@ def _long(facts: RuleInput, gaps: Gaps) -> Candidate:
     python, names = trace.rows("kind", schema.PYTHON)[rows], frame_names(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     functions = [names.values[code] for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
-    line = None
+    share, line = float(spent.max(initial=0)) / max(int((end - start).sum()), 1), None
     if not functions:
         sampled = frames(trace)
-        functions = [line for line, _ in sampled.most_common(sampled.inside((start, end)))[:_FRAMES]]
-        line = functions[0] if functions else None
-    beside = _beside(facts, start, end)
+        lines = sampled.most_common(sampled.inside((start, end)))[:_FRAMES]
+        functions = [line for line, _ in lines]
+        line, share = lines[0] if lines else (None, 0.0)
+    title, beside = None, _beside(facts, start, end)
     where = message(" The longest gap is {beside}.", beside=beside)
     if functions:
         where = message(" Most of this time is in {function}.", function=functions[0])
     distinct, at = np.unique(rows, return_inverse=True)
     total, longest, recorded = _median_ns(facts, gaps), int((end - start).max()), facts.steps.recorded_ns[facts.mine]
+    if share > _MOSTLY:
+        template = mark("{place} takes {share:ratio} of the step outside of operators")
+        title = message(template, place=_FOLDERS.sub("", functions[0]), share=share * total / facts.step_ns)
     return Candidate(
         message(
             "No operator runs for {time}, in gaps of up to {longest:ns}.{where}",
@@ -82,6 +90,7 @@ def _long(facts: RuleInput, gaps: Gaps) -> Candidate:
             "step_ns": facts.step_ns, "python": functions, "longest": beside,
         },
         place=line,
+        title=title,
         rows=distinct,
         rows_ns=groupby.sums(at, len(distinct), within),
         method="none",

@@ -5,7 +5,6 @@ Predicted: the step time without most of this work."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
@@ -14,14 +13,12 @@ from perfkit_core.advice.operators import kernels, launched, launched_within, ma
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.base.algorithms import arrays, nesting
 from perfkit_core.base.language.messages import message
+from perfkit_core.causes.labels import CONVERTS
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.trace.model.trace import Trace
 
 _CONVERSIONS_LEFT: Final = Quantity(0.0, 0.1, 0.5, message("estimate: the batch and some results are still converted"))
 _COPIES_LEFT: Final = Quantity(0.0, 0.25, 0.8, message("estimate: some kernels can only read contiguous tensors"))
-_CONVERTS: Final = re.compile(
-    r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
-)
 _CONVOLUTIONS: Final = ("conv", "conv_grad", "conv_transpose", "conv_transpose_grad")
 _REORDERS: Final = ("contiguous", "reshape", "transpose")
 
@@ -74,7 +71,7 @@ def find(facts: RuleInput) -> list[Candidate]:
 def converting(trace: Trace) -> arrays.IntArray:
     """Return the rows of the kernels whose names say that they change the layout."""
     rows = kernels(trace)
-    return rows[matching(trace, "name", _CONVERTS.search)[rows]]
+    return rows[matching(trace, "name", CONVERTS.search)[rows]]
 
 
 def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:

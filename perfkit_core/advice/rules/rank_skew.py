@@ -1,38 +1,40 @@
 """Rule 34, rank-skew: one rank keeps the others waiting.
-Detected: in a replay without waits between ranks, the slowest rank takes longer than the median rank. In this replay,
-a rank begins the transfer of a collective as soon as it reaches the collective, without waiting for the other ranks.
-Predicted: nothing, because the recording does not show why the rank is slow. The evidence names the part of its steps
-that takes longer than on the median rank: device work, data loading or host work."""
+Detected: in a replay without waits between ranks, the slowest rank takes longer than the median of the others. In
+this replay, a rank begins the transfer of a collective as soon as it reaches the collective, without waiting.
+Where devices recorded which rank they wait for, and this rank was not read, these waits are detected instead.
+Predicted: nothing, because the recording does not show why the rank is slow. The evidence names the events that take
+longer than on the other ranks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
-from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms import intervals
+from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import message
 from perfkit_core.replay.graph import MEETING, play
-from perfkit_core.trace.model.schema import DATALOADER
-from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.model.schema import DATALOADER, STEP
+from perfkit_core.views.communication import stragglers
 from perfkit_core.views.communication.instances import communication
-from perfkit_core.views.select import marked, ranks
+from perfkit_core.views.select import ranks
+from perfkit_core.views.steps.activity import activities
 
-DEVICE, LOADING, HOST = "device", "loading", "host"
-_MOST_OF_IT: Final = {
-    DEVICE: message(", mostly in device work"),
-    LOADING: message(", mostly in data loading"),
-    HOST: message(", mostly in host work"),
-}
-_WORTH: Final = 0.25
-"""A part of the step explains the skew if it is longer by at least this share of the skew."""
+_LOADING: Final = "data loading"
+_MATTERS, _AT_MOST = 0.1, 1.1
+"""Events are named if they are longer by a share of the skew between these."""
+_MOST: Final = 3
 
 
 def find(facts: RuleInput) -> list[Candidate]:
-    """Return advice on the slowest rank if its step time without waits exceeds the step time of the median rank."""
+    """Return advice on the slowest rank if its step time without waits exceeds the median of the others."""
+    unread = _unread(facts)
+    if unread is not None:
+        return [unread]
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
@@ -45,35 +47,36 @@ def find(facts: RuleInput) -> list[Candidate]:
     times = _alone_ns(facts)
     by_rank = times.groupby("rank")["alone_ns"].median()
     slow = int(by_rank.index[int(by_rank.to_numpy().argmax())])
-    skew = float(by_rank.max() - by_rank.median())
+    others = by_rank.drop(slow)
+    skew = float(by_rank[slow] - others.median())
     if not facts.exceeds(skew, facts.thresholds.skew_share):
         return []
     slowest = int((times.loc[times.groupby("step")["alone_ns"].idxmax(), "rank"] == slow).sum())
     steps = times["step"].nunique()
-    evidence: dict[str, Any] = {
-        "slow_rank": slow, "skew_ns": round(skew), "skew_ratio": skew / facts.step_ns, "slowest_in_steps": slowest,
-        "steps": steps, "ranks": times["rank"].nunique(), "step_ns": facts.step_ns,
-    }  # fmt: skip
-    parts = {part: _part_ns(facts, slow, part) for part in _MOST_OF_IT}
-    longer = max(parts, key=lambda part: parts[part][0] - parts[part][1])
-    own_ns, usual_ns = parts[longer]
-    best = longer if own_ns - usual_ns >= _WORTH * skew else None
-    if best is not None:
-        evidence |= {"part": best, "part_ns": round(own_ns), "median_part_ns": round(usual_ns)}
+    longer, event = _longer(facts, slow)
+    # the skew is a median, and these are means; what is far longer runs beside other work, and does not explain it
+    longer = longer[longer.between(_MATTERS * skew, _AT_MOST * skew)].clip(upper=skew).head(_MOST)
+    parts = [message("{event} (+{time:ns})", event=name, time=time) for name, time in longer.items()]
     coincidence = message(
         "a coincidence: rank {slow} is slowest in {slowest} of {steps} steps",
         slow=slow, slowest=slowest, steps=steps,
     )  # fmt: skip
+    usual = (
+        message("rank {number}", number=others.index[0]) if len(others) == 1 else message("the median of the others")
+    )
     return [Candidate(
         message(
-            "Without waits for other ranks, a step takes {skew:ns} longer on rank {slow} than on the median "
-            "rank{part}.",
-            slow=slow, skew=skew, part=None if best is None else _MOST_OF_IT[best],
+            "Without waits for other ranks, a step takes {skew:ns} longer on rank {slow} than on {others}{longer}.",
+            slow=slow, skew=skew, others=usual, longer=message(": {parts:and}", parts=parts) if parts else None,
         ),
-        evidence=evidence,
-        rows=_rows_of(facts.trace, slow, best or HOST),
+        evidence={
+            "slow_rank": slow, "skew_ns": round(skew), "skew_ratio": skew / facts.step_ns, "slowest_in_steps": slowest,
+            "steps": steps, "ranks": len(by_rank), "step_ns": facts.step_ns,
+            "longer": {f"{name}_ns": round(time) for name, time in longer.items()},
+        },
+        rows=event.index[event.isin(longer.index)].to_numpy(),
         method="none",
-        ceiling_ns=round(skew),
+        ceiling_ns=round(float(by_rank[slow] - others.max())),  # then the next rank is the slowest
         preconditions=(
             message("the collectives in which ranks wait for each other were matched across ranks"),
             message("these collectives align the clocks of the ranks"),
@@ -81,6 +84,43 @@ def find(facts: RuleInput) -> list[Candidate]:
         vetoes=(coincidence,),
         fill={"rank": str(slow)},
     )]  # fmt: skip
+
+
+def _unread(facts: RuleInput) -> Candidate | None:
+    """Return advice on the rank that was not read and for which devices wait longest while they compute nothing, None
+    if these waits are short."""
+    trace, waits = facts.trace, stragglers.awaited(facts.trace)
+    rows = np.flatnonzero(~np.isin(waits.rank, [NO_ROW, *ranks(trace)]))
+    if not len(rows) or not facts.has_steps:
+        return None
+    others, at = np.unique(waits.rank[rows], return_inverse=True)
+    late = int(others[np.bincount(at, (waits.end_ns - waits.start_ns)[rows]).argmax()])
+    rows = rows[waits.rank[rows] == late]
+    steps = np.flatnonzero(trace.host & trace.rows("kind", STEP))
+    wait_ns = np.zeros(len(steps), np.int64)
+    for rank in np.unique(trace.ints("rank")[rows]).tolist():
+        mine, here = rows[trace.ints("rank")[rows] == rank], trace.ints("rank")[steps] == rank
+        alone = intervals.union(waits.start_ns[mine], waits.end_ns[mine])
+        alone = intervals.subtract(alone, activities(trace).of(trace, rank).compute)
+        wait_ns[here] = intervals.covered_ns(alone, trace.ints("start_ns")[steps[here]], trace.end_ns[steps[here]])
+    waited = float(np.median(wait_ns))
+    if not facts.exceeds(waited, facts.thresholds.skew_share):
+        return None
+    return Candidate(
+        message(
+            "In collectives, devices wait for rank {late}, which was not read, for {time} ({share:ratio}) while they "
+            "compute nothing.",
+            late=late, time=facts.of_step(waited), share=waited / facts.step_ns,
+        ),
+        evidence={"slow_rank": late, "wait_ns": round(waited), "wait_ratio": waited / facts.step_ns,
+                  "waiting_ranks": len(np.unique(trace.ints("rank")[rows])), "step_ns": facts.step_ns},
+        rows=rows,
+        method="none",
+        ceiling_ns=round(waited),
+        preconditions=(message("the devices recorded for which rank each collective waits"),),
+        fill={"rank": str(late)},
+        words={"late": "unread"},
+    )  # fmt: skip
 
 
 def _alone_ns(facts: RuleInput) -> pd.DataFrame:
@@ -91,24 +131,21 @@ def _alone_ns(facts: RuleInput) -> pd.DataFrame:
     return pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "alone_ns": time})
 
 
-def _part_ns(facts: RuleInput, slow: int, part: str) -> tuple[float, float]:
-    """Return the mean time of a part of the steps without waits, on the slow rank and on the median rank."""
-    trace, graph = facts.trace, facts.replay.graph
-    chosen = marked(trace, _rows_of(trace, None, part))
+def _longer(facts: RuleInput, slow: int) -> tuple[pd.Series, pd.Series]:
+    """Return by how many ns per step the events with each name take longer on the slow rank than on the median of the
+    others, the most first, and the names of the rank's rows. Waits and communication are left out."""
+    trace, graph, communicates = facts.trace, facts.replay.graph, communication(facts.trace)
+    chosen = ~communicates.device & (communicates.call < 0) & (trace.ints("step") >= 0)
     nodes = np.flatnonzero(graph.row >= 0)
     nodes = nodes[chosen[graph.row[nodes]]]
-    total = pd.Series(graph.dur_ns[nodes]).groupby(trace.ints("rank")[graph.row[nodes]]).sum()
+    row, names = graph.row[nodes], trace.codes("name")
+    loading = (trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER))[row]
+    events = pd.DataFrame({
+        "rank": trace.ints("rank")[row], "dur_ns": graph.dur_ns[nodes],
+        "event": np.where(loading, _LOADING, np.array(names.values, object)[names.codes[row]]),
+    }, index=row)  # fmt: skip
     steps = pd.Series(facts.steps.rank).value_counts()
-    busy = total.reindex(steps.index).fillna(0) / steps
-    return float(busy[slow]), float(busy.median())
-
-
-def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
-    """Return the rows of one part of the steps: device work, data loading or host work. Communication is left out. If
-    ``rank`` is None, return the rows of all ranks."""
-    communicates = communication(trace)
-    loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
-    on_host = trace.host & (trace.ints("self_ns") >= 0)
-    mask = {DEVICE: ~trace.host, LOADING: on_host & loading, HOST: on_host & ~loading}[part]
-    mask = mask & ~communicates.device & (communicates.call < 0) & (trace.ints("step") >= 0)
-    return np.flatnonzero(mask if rank is None else mask & (trace.ints("rank") == rank))
+    busy = events.groupby(["event", "rank"])["dur_ns"].sum().unstack(fill_value=0).reindex(columns=steps.index)
+    busy = busy.fillna(0) / steps
+    longer = (busy[slow] - busy.drop(columns=slow).median(axis=1)).sort_values(ascending=False, kind="stable")
+    return longer, events.loc[events["rank"] == slow, "event"]

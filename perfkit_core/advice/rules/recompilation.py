@@ -1,7 +1,10 @@
 """Rule 35, recompilation: the model is compiled again during training, or runs in pieces because its graph breaks.
 Detected: compilations, and functions that resume after a graph break, in steps after the first recorded step.
 Predicted: the step time without compilations, if most steps compile. Otherwise nothing is predicted, because the median
-step would not change."""
+step would not change.
+
+Calls that compile single operators are detected as well. Nothing is predicted for them, because the recording does not
+show how long operators take that were compiled before."""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ import numpy as np
 
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.operators import distinct_names, matching, outermost
-from perfkit_core.advice.rule_input import Candidate, RuleInput, numbered_steps
+from perfkit_core.advice.rule_input import Candidate, RuleInput, listed, numbered_steps
 from perfkit_core.base.algorithms import arrays, groupby
 from perfkit_core.base.language.messages import message
+from perfkit_core.causes.host_work import COMPILING, HOST_WORK, host_work
 from perfkit_core.replay.transforms import Quantity, Remove
 from perfkit_core.trace.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
 from perfkit_core.views.select import rank_codes
@@ -31,6 +35,8 @@ _COMPILING: Final = re.compile(
 )
 """Files whose functions run while code is compiled."""
 _FUNCTIONS: Final = 8
+_WARM_UP: Final = 2
+"""Steps with smaller numbers may compile each operator for the first time."""
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -43,6 +49,7 @@ def find(facts: RuleInput) -> list[Candidate]:
     compiles &= matching(trace, "name", _COMPILES.search)
     breaks = steady & trace.rows("kind", PYTHON, OPERATOR, OPERATOR_DETAIL) & matching(trace, "name", _RESUMES.search)
     candidates = [_recompiled(facts, outermost(trace, compiles))] if compiles.any() else _sampled(facts)
+    candidates += _operators(facts)
     if breaks.any():
         rows = np.flatnonzero(breaks)
         count = len(rows) / max(len(facts.steps), 1)
@@ -58,6 +65,7 @@ def find(facts: RuleInput) -> list[Candidate]:
             rows=rows,
             method="none",
             preconditions=(message("functions that resume after a graph break were recorded"),),
+            words={"compiles": "model"},
         ))  # fmt: skip
     return candidates
 
@@ -97,6 +105,32 @@ def _sampled(facts: RuleInput) -> list[Candidate]:
         preconditions=(message("the first recorded step, which may compile, does not count"),),
         risks=(message("Code that is not compiled for its shapes, or not compiled at all, may run longer."),),
         place=lines[0][0] if lines else None,
+        words={"compiles": "model"},
+    )]  # fmt: skip
+
+
+def _operators(facts: RuleInput) -> list[Candidate]:
+    """Return the advice on calls that compile operators, if they take long on the host."""
+    trace = facts.trace
+    calls = trace.host & (trace.ints("step") >= _WARM_UP) & (host_work(trace) == HOST_WORK.index(COMPILING))
+    rows = outermost(trace, calls)
+    spent = facts.mean_ns(rows)
+    if not facts.exceeds(spent, facts.thresholds.compile_share):
+        return []
+    count = facts.per_step(len(rows))
+    return [Candidate(
+        facts.plural(
+            "{count:count} call of {names} {per_step}, which compiles an operator, takes {time} on the host.",
+            "{count:count} calls of {names} {per_step}, which compile operators, take {time} on the host.",
+            count, names=listed(distinct_names(trace, rows)), time=facts.of_step(spent),
+        ),
+        evidence={"calls_per_step": round(count, 1), **facts.part("compile", spent)},
+        rows=rows,
+        method="none",
+        share_ns=round(spent),
+        preconditions=(message("the steps 0 and 1, which may compile each operator for the first time, do not count"),),
+        risks=(message("Operators that were compiled before, for any shape, may run longer."),),
+        words={"compiles": "operators"},
     )]  # fmt: skip
 
 
@@ -125,4 +159,5 @@ def _recompiled(facts: RuleInput, rows: arrays.IntArray) -> Candidate:
         ceiling_ns=round(facts.per_step(time)) if most else None,
         preconditions=(message("the first recorded step, which may compile, does not count"),),
         risks=(message("Code that is compiled for varying shapes can be slower than code for one shape."),),
+        words={"compiles": "model"},
     )  # fmt: skip

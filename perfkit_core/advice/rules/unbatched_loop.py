@@ -4,6 +4,7 @@ Predicted: the step time if one operator does the work of all rounds. The work r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,11 +14,14 @@ from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.gaps import Gaps
 from perfkit_core.advice.loops import Loop, backward_loops, forward_loops, outermost_loops
 from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of, within
-from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.advice.transfers import MOVES
+from perfkit_core.advice.rule_input import NO_ROWS, Candidate, RuleInput, assume
+from perfkit_core.advice.transfers import MOVES, VIEWS, only_allocates
 from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.language.messages import message, plural
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX
+from perfkit_core.replay.host_segments import matching
 from perfkit_core.replay.transforms import Quantity, Scale, Shorten
+from perfkit_core.trace.model.schema import BACKWARD, OPTIMIZER
 from perfkit_core.views.select import marked
 
 _WORK: Final = Quantity(
@@ -47,8 +51,8 @@ _PRODUCTS: Final = ("matmul", "linear")
 """Operators that have parameters if their second input is a matrix."""
 _LOOKUPS: Final = frozenset({"embedding", "gather", "slice", "index", "split"})
 """Operators that take a part of their input. A layer does not begin with one of them."""
-_ALIKE: Final = 0.1
-"""A loop of the backward pass belongs to a loop if its rounds differ by at most this share, or by one."""
+_IN_PLACE: Final = re.compile(r"\w_(?= |$)")
+"""Names of operators that change their input. Without lookups, they change one tensor after the other."""
 _MOST: Final = 3
 """Maximum number of loops that are reported."""
 
@@ -76,28 +80,13 @@ def find(facts: RuleInput) -> list[Candidate]:
             owner[loop.first : loop.last] = group
     ranked = [(loops, np.concatenate([order.row[loop.first : loop.last] for loop in loops])) for loops in groups]
     ranked.sort(key=lambda pair: -int(trace.ints("dur_ns")[pair[1]].sum()))
-    candidates, claimed = [], np.zeros(len(order.row), np.bool_)
-    for loops, rows in ranked[:_MOST]:
-        gradients = backward_of(trace, rows)
-        if not len(gradients):  # no sequence numbers: the loops of the backward pass with about as many rounds
-            rounds = _rounds(facts, loops)
-            behind = outermost_loops([
-                loop for loop in backward_loops(trace)
-                if (np.abs(rounds - loop.rounds) <= np.maximum(rounds * _ALIKE, 1)).any()
-                and not claimed[loop.first : loop.last].any()
-            ])  # fmt: skip
-            for loop in behind:
-                claimed[loop.first : loop.last] = True
-            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[loop.first : loop.last] for loop in behind)])
-        candidate = _candidate(facts, loops, rows, gradients)
-        if candidate is not None:
-            candidates.append(candidate)
-    return candidates
+    candidates = (_candidate(facts, loops, rows) for loops, rows in ranked[:_MOST])
+    return [candidate for candidate in candidates if candidate is not None]
 
 
-def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradients: IntArray) -> Candidate | None:
-    trace = facts.trace
-    both = np.append(rows, gradients)
+def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> Candidate | None:
+    trace, gradients = facts.trace, backward_of(facts.trace, rows)
+    both = np.append(rows, gradients if len(gradients) else _gradients(facts, rows))
     once = sum(loop.body for loop in loops) / len(rows)  # share of the calls that remain
     factor = calling_factor(facts, both, once, _TIME_STEPS if _is_recurrent(facts, loops, rows) else _WORK)
     gaps = _gaps(facts, both)
@@ -105,12 +94,17 @@ def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradient
     total = facts.mean_ns(both) + facts.per_step(waits)
     worked = within(trace, both)
     waiting = facts.per_step(int(facts.waiting_ns[worked].sum()))  # waiting is no work of the loop
-    if not facts.exceeds(total - waiting, facts.thresholds.loop_share) or not _computes(facts, both):
+    computing = rows[~trace.rows("op_name", *VIEWS)[rows] & ~only_allocates(trace, rows)]
+    fewest = sum(loop.rounds for loop in loops)  # calls that make tensors from Python objects compute less often
+    is_long = facts.exceeds(total - waiting, facts.thresholds.loop_share)
+    if not is_long or len(computing) < fewest or not _computes(facts, both):
         return None
-    rounds = round(float(np.median([loop.rounds for loop in loops])))
     names = names_of(trace, rows)
-    body = round(float(np.median([loop.body for loop in loops])))
-    per_step = facts.per_step(len(loops))
+    kind = max(loops, key=lambda loop: loop.operators).kind
+    rounds = round(float(np.median([loop.rounds for loop in loops if loop.kind == kind])))
+    body = round(float(np.median([loop.operators / loop.rounds for loop in loops if loop.kind == kind])))
+    in_place = matching(trace, "name", _IN_PLACE.search)[computing].all()
+    updates = in_place and not trace.rows("op_name", *_LOOKUPS)[rows].any()
     return Candidate(
         plural(
             "A loop calls {n:count} operator in each of {rounds} iterations: {operators:list}. This takes {time}.",
@@ -119,7 +113,7 @@ def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradient
             body, rounds=rounds, operators=names[:3], time=facts.of_step(total),
         ),
         evidence={
-            "rounds": rounds, "operators_per_round": body, "loops_per_step": round(per_step, 2),
+            "rounds": rounds, "operators_per_round": body, "loops_per_step": round(facts.per_step(len(loops)), 2),
             "calls_per_step": round(facts.per_step(len(both))), **facts.part("loop", total),
         },
         rows=rows,
@@ -128,12 +122,13 @@ def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradient
         preconditions=(message("the iterations call the same operators, and they are not the layers of a network"),),
         vetoes=(message("iterations that are the layers of a network"),),
         assumptions=assume(remaining_factor=factor),
-        risks=(
+        risks=() if updates else (
             message("If iterations need the result of the one before, only a fused operator such as an LSTM helps."),
             message("Items of different sizes must be padded and masked."),
         ),
         conflicts=("select-loop", "host-gap", "launch-bound", "micro-batches"),
         fill={"operator": name_of(trace, rows[0])},
+        words={"loop": "updates" if updates else "items"},
     )  # fmt: skip
 
 
@@ -152,12 +147,25 @@ def _is_recurrent(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> bo
     return gates >= _GATES * sum(loop.rounds for loop in loops) and squashed > 0
 
 
-def _rounds(facts: RuleInput, loops: Sequence[Loop]) -> IntArray:
-    """Return the numbers of rounds that backward passes of the loops may have: also those of all loops of a step."""
-    rounds = np.array([loop.rounds for loop in loops])
-    step = facts.trace.ints("step")[operator_order(facts.trace).row[[loop.first for loop in loops]]]
-    _, at = np.unique(step, return_inverse=True)
-    return np.unique(np.append(rounds, np.bincount(at, rounds).astype(np.int64)))
+def _gradients(facts: RuleInput, rows: IntArray) -> IntArray:
+    """Return the backward operators of the operators in ``rows`` by their names, if no sequence numbers were recorded:
+    the loops of the backward pass that only have gradients of these operators, at least one of them of an operator that
+    runs nowhere else."""
+    trace, order = facts.trace, operator_order(facts.trace)
+    canonical = trace.codes("op_name")
+    outside = order.row[(facts.in_steps & ~trace.rows("phase", BACKWARD, OPTIMIZER))[order.row]]
+    codes, elsewhere = (np.unique(canonical.codes[part]) for part in (rows, np.setdiff1d(outside, rows)))
+    inside, only_here = (
+        {f"{canonical.values[code]}{GRADIENT_SUFFIX}" for code in part.tolist() if code >= 0}
+        for part in (codes, np.setdiff1d(codes, elsewhere))
+    )
+    loops = [NO_ROWS]
+    for loop in outermost_loops(backward_loops(trace)):
+        part = order.row[loop.first : loop.last]
+        names = {canonical.values[code] for code in np.unique(canonical.codes[part]).tolist() if code >= 0}
+        if names - {"accumulate_grad"} <= inside and names & only_here:
+            loops.append(part)
+    return np.concatenate(loops)
 
 
 def _gaps(facts: RuleInput, rows: IntArray) -> Gaps:
@@ -169,6 +177,7 @@ def _gaps(facts: RuleInput, rows: IntArray) -> Gaps:
     rank = trace.ints("rank")[order.row[both]]
     phase, step = trace.codes("phase").codes[order.row], trace.ints("step")[order.row]
     is_gap = (end > begin) & (step[both] == step[both + 1]) & (phase[both] == phase[both + 1])
+    is_gap &= ~only_allocates(trace, order.row[both])  # what was allocated is filled from Python objects
     gaps = Gaps()
     for number in facts.ranks:
         here = is_gap & (rank == number)

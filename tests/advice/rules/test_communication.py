@@ -4,7 +4,7 @@ devices. Times are in µs. The outcomes are in ``tests/golden/advice/rules``."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perfkit_core.trace.model.trace import Trace, concat_traces
@@ -91,9 +91,10 @@ def test_exposed_communication() -> None:
     check_rule("exposed-communication", cases)
 
 
-def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[str, Any]]:
+def accumulating(call: str, sizes: Sequence[int | None], late: int = 0) -> list[dict[str, Any]]:
     """Return two backward passes and an optimizer step. Kernels of 100 µs and collectives of 200 µs follow each other.
-    ``sizes`` has the bytes of each pass's collective. None stands for a pass without a collective."""
+    ``sizes`` has the bytes of each pass's collective. None stands for a pass without a collective. The first collective
+    begins ``late`` µs later, and ends at the same time."""
     rows, at, number = [], 25, 1
     for index, size in enumerate(sizes):
         begin = 60 * index
@@ -101,7 +102,7 @@ def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[s
         rows += [host("backward", "backward", begin + 20, 40, phase="backward")]
         rows += [
             host("launch b", "runtime", begin + 20, 10, correlation=number),
-            device("b", "kernel", at, 100, number),
+            device("b", "kernel", at, 100 + late * (not index), number),
         ]
         at, number = at + 101, number + 1
         if size is not None:
@@ -110,7 +111,8 @@ def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[s
                 host(call, "operator", begin + 40, 20),
                 host("launch c", "runtime", begin + 45, 10, correlation=number),
             ]
-            rows += [device(KERNEL, "kernel", at, 200, number, bytes=size, args=args)]
+            begin, dur = (at + late, 200 - late) if not index else (at, 200)
+            rows += [device(KERNEL, "kernel", begin, dur, number, bytes=size, args=args)]
             at, number = at + 201, number + 1
     rows += [
         host("optimizer", "optimizer", 120, 20, phase="optimizer"),
@@ -131,8 +133,10 @@ def test_accumulation_sync() -> None:
             "the passes exchange different bytes": (4096, 1024),
             "one pass": (4096,),
         }
+        ranks = [made(accumulating(call, (4096, 4096), late), rank, names) for rank, late in enumerate((0, 100))]
         return {
             **{title: made(accumulating(call, passes), names=names) for title, passes in sizes.items()},
+            "one of two ranks is 100 µs later: the wait for it remains": concat_traces(ranks),
             "no passes": made([host("a", "operator", 0, 10)]),
             "without phases": made(training(300)),
         }

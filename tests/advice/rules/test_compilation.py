@@ -47,6 +47,9 @@ def test_recompilation() -> None:
         "a lookup of compiled code": training("get_interpretercore_cache", (3,), "operator_detail"),
         "a Python function in a file with such a name": training("torch/_compile.py(42): inner", (3,), "python"),
         "a name that only contains the word": training("decompile", (3,)),
+        "steps 2 to 4 compile operators": training("aclopCompileAndExecute", (2, 3, 4), "runtime"),
+        "step 3 compiles operators, 60 of 1000 µs": training("aclopCompileAndExecute", (3,), "runtime"),
+        "step 1 compiles operators, which may be the first time": training("aclopCompile", (1,), "runtime"),
         "functions after a graph break": training(resumed, (1, 2, 3, 4), "python"),
         "without steps": trace([host(TORCH, "operator", 0, 10)]),
     })  # fmt: skip

@@ -7,8 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.place import Places
+from perfkit_core.advice.rules import host_code
 from perfkit_core.advice.rules.host_gap import find as host_gaps
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
@@ -85,6 +88,14 @@ def test_a_gap_has_no_code_as_remedy(framework: str) -> None:
         assert ("was not recorded" in str(one.remedy.note)) != known
 
 
+def test_the_title_names_the_function_that_fills_the_gaps() -> None:
+    """It takes 1.6 of the 2 ms without operators, in a step of 10 ms. A function of 0.9 ms is not named."""
+    for dur, title in ((1600, "train.py: log takes 16% of the step outside of operators"), (900, None)):
+        work = op("/home/train.py(7): log", 4 * MS, dur, kind="python")
+        (candidate,) = found(host_gaps, steps([*with_gap(2 * MS), work], 10 * MS))
+        assert (candidate.title and str(candidate.title)) == title
+
+
 def test_the_place_contains_most_gap_time() -> None:
     """One function contains 1.8 of the 2 ms without operators. Its caller takes the complete step."""
     python = [("train.py(7): train", 0, 10 * MS), ("fw.py(1): start", 1, 1), ("train.py(9): wait", 4 * MS, 1800)]
@@ -108,3 +119,13 @@ def test_a_pause_in_a_recorded_training(framework: str, tmp_path: Path) -> None:
     (one,) = found(host_gaps, load(tmp_path))
     assert one.evidence["longest_ns"] >= 50_000_000
     assert one.method == "none"
+
+
+@pytest.mark.parametrize(("launches", "advised"), [(7_000, ["prepare"]), (3_000, [])])
+def test_a_range_that_launches_kernels_is_no_work_to_be_moved(launches: int, advised: list[str]) -> None:
+    """The device idles from 1 ms until the launch. The range ends at 6 ms, after or before it."""
+    rows = [
+        call("launch", 0, 10, 1), kernel("k", 10, 990, 1), op("prepare", 20, 5_980, kind="annotation"),
+        call("launch", launches, 10, 2), kernel("k", launches + 20, 900, 2),
+    ]  # fmt: skip
+    assert [item.evidence["function"] for item in found(host_code.find, steps(rows, 8_000))] == advised

@@ -70,7 +70,11 @@ def test_the_work_of_a_loop() -> None:
     cell = ["slice dygraph", "matmul dygraph", "sigmoid dygraph", "sigmoid dygraph", "tanh dygraph"]
     forward = [row | {"sequence": at} for at, row in enumerate(items("torch", 5))]
     backward = [op(WORDS["torch"][3], 100 + 10 * at, 10) | {"phase": "backward", "sequence": at} for at in range(10)]
-    unlinked = [row | {"phase": "backward"} for row in later(items("paddle", 4), 100)]
+    gradients = ["Global_GatherGradNode", "Global_MeanGradNode"]
+    layers = ["Global_AddGradNode", "Global_Conv2dGradNodeFinal"]
+    unlinked, others = (
+        [row | {"phase": "backward"} for row in later(in_turn(names * 5), 100)] for names in (gradients, layers)
+    )
     two_loops = [*items("paddle", 5), op("stack dygraph", 100, 10), *later(items("paddle", 5), 110)]
     two_loops += [op("Global_MeanGradNode", 300 + 10 * at, 10) | {"phase": "backward"} for at in range(10)]
     kernels: Rows = []
@@ -83,11 +87,25 @@ def test_the_work_of_a_loop() -> None:
         "a cell of two gates over four time steps": steps(in_turn(cell * 4, 100, 100), 2_500, framework="paddle"),
         "110 µs of gaps between operators": steps(in_turn(["aten::index", "aten::mean"] * 6, 20), 300),
         "the backward pass is batched too": steps([*forward, *backward], 300),
-        "without sequence numbers, the ends of the backward pass differ": steps(
+        "without sequence numbers, the names of gradients tell": steps(
             [*items("paddle", 5), *unlinked], 300, framework="paddle"),
+        "gradients of as many layers": steps([*items("paddle", 5), *others], 300, framework="paddle"),
         "one backward pass runs the rounds of two loops": steps(two_loops, 500, framework="paddle"),
         "kernels of a loop become fewer": steps(kernels, 200),
     }, "-work")  # fmt: skip
+
+
+def test_what_the_rounds_compute() -> None:
+    """Rounds that change one tensor after the other have a remedy of their own. Rounds that make tensors from Python
+    lists compute nothing, and the time in which a list is read is no cost of calling."""
+    made = ["aten::empty", "aten::to", "aten::lift_fresh", "aten::detach_"]
+    check_rule("unbatched-loop", {
+        "a moving average of parameters, with state_dict() in each round": steps(
+            in_turn([*["aten::detach"] * 3, "aten::mul_", "aten::add_"] * 6), 500),
+        "sums in place over rows": steps(in_turn(["aten::select", "aten::add_"] * 6), 300),
+        "tensors from lists": steps(in_turn(made * 6, 20), 600),
+        "scaled tensors from lists": steps(in_turn([*made, "aten::div"] * 6, 20), 700),
+    }, "-rounds")  # fmt: skip
 
 
 @BOTH
