@@ -16,13 +16,16 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message, say
 from perfkit_core.base.language.units import format_count
+from perfkit_core.causes.segments import COMPUTE
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
-from perfkit_core.compare.attribute.causes import by_layer, causes, grouped, with_path
-from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER
+from perfkit_core.compare.attribute.causes import KERNEL, by_layer, causes, grouped, of_operators, unlike, with_path
+from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER, OUTSIDE
+from perfkit_core.compare.comparison import different_devices
+from perfkit_core.compare.headline import bare_kernel
 from perfkit_core.compare.noise import ASSUMED, ON_DEVICE, ON_HOST, band_of_equal_runs
 from perfkit_core.compare.pair import Pair
-from perfkit_core.compare.slices import EXCLUSIVE
-from perfkit_core.compare.statistics import NO_DIFFERENCE
+from perfkit_core.compare.pieces import BUSY, INPUT, PHRASES
+from perfkit_core.compare.statistics import NO_DIFFERENCE, TOO_FEW, SampleStatistics
 
 _NOTABLE: Final = 0.02
 """Smaller differences, as a share of the step, are named only if they exceed the noise, and the step differs."""
@@ -30,6 +33,8 @@ _SMALLEST, _SMALLEST_ON_HOST = 0.002, 0.01
 """Smaller differences, as a share of the step, are never named: of kernels, and of all else."""
 _NAMED: Final = 2
 """Number of layers, in each direction, and of operators with other calls that a sentence names."""
+_CATEGORIES: Final = 3
+"""Maximum number of categories that a sentence names; the waterfall has all."""
 _REST: Final = mark("rest")
 _USUAL: Final = 4
 """A layer changes more than others if its relative change exceeds the median over the layers by this factor."""
@@ -42,6 +47,9 @@ def relative_noise(result: Pair) -> dict[str, float]:
         host = steps.noise / sqrt(steps.base * steps.other)
     else:
         host = band_of_equal_runs(result.between.ratio)
+    if result.per_call is not None:  # Calls at the ends of the recordings may belong to one more unit of work.
+        host = max(host, 1 / min(result.per_call[1].steps))
+        return {"host": host, "device": host}
     if result.between.origin == ASSUMED and max(map(len, result.captures)) < 2:
         return {"host": max(host, band_of_equal_runs(ON_HOST)), "device": min(host, band_of_equal_runs(ON_DEVICE))}
     return {"host": host, "device": host}
@@ -50,35 +58,52 @@ def relative_noise(result: Pair) -> dict[str, float]:
 def changes(result: Pair, tree: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
     """Return the causes to name, the largest first, with the columns of
     :func:`~perfkit_core.compare.attribute.causes.grouped`. A cause is left out if ``operators``, the table beside it,
-    has its operator with a difference in the other direction."""
-    rows = grouped(causes(tree), [tree])
-    if rows.empty:
-        return rows
-    computing = rows["category"] == EXCLUSIVE[0]  # copies and communication wait for others, as the host does
+    has its operator with a difference in the other direction. Nothing is named if the runs have no work in common."""
+    every = causes(tree)
+    rows = grouped(every, [tree])
+    statistics = result.steps or (result.per_call and result.per_call[1])
+    if rows.empty or statistics is None or (result.steps is None and unlike(of_operators(every))):
+        return rows[:0]
+    # Copies and communication wait for others, as the host does.
+    computing = (rows["category"] == COMPUTE) & (rows["place"] == "device")
     by_place = relative_noise(result)
     noise, size = computing.map({True: by_place["device"], False: by_place["host"]}), rows["difference_ns"].abs()
     step = max(tree[["base_ns", "other_ns"]].iloc[0].tolist())
     level = rows[["base_ns", "other_ns"]].max(axis=1)
-    statistics = result.steps or (result.per_call and result.per_call[1])
-    differs = statistics is None or statistics.verdict != NO_DIFFERENCE
+    differs = _may_differ(statistics, result)
     # Equal runs differ by a factor. On the host, a short part varies more than the step, which matters in equal runs.
     factor = np.abs(np.log(rows["other_ns"].clip(lower=1) / rows["base_ns"].clip(lower=1)))
     shorter = 1.0 if differs else (step / level.clip(lower=1)).where(~computing, 1.0) ** 0.5
     beyond = factor > 2 * np.arcsinh(noise / 2) * shorter
+    # The host varies most between kernels: a change that the step does not show may be chance. So may one of kernels
+    # in fixed windows, which hold different parts of the work.
+    if not differs:
+        certain = rows["category"].isin(BUSY) & (result.steps is not None)
+        beyond &= certain | (size > (statistics.noise or 0))
     of_one = len({trace.meta.framework for trace in result.traces}) == 1
     if result.steps is not None and of_one:  # numbers of calls per step are exact
-        counted = ~rows["category"].isin(["input_wait", "idle"])
-        beyond |= counted & ~np.isclose(rows["base_calls"], rows["other_calls"])
+        beyond |= rows["category"].isin(BUSY) & ~np.isclose(rows["base_calls"], rows["other_calls"])
     least = np.where(computing, _SMALLEST, _SMALLEST_ON_HOST) if differs else _NOTABLE
     named = (size > least * step) & (beyond | (differs & (size > _NOTABLE * step)))
-    at = zip(rows["operator"], rows["place"], rows["difference_ns"], strict=True)
+    at = zip(rows["operator"].where(rows["category"].isin(BUSY)), rows["place"], rows["difference_ns"], strict=True)
     named &= np.array([not _contradicted(*cause, operators) for cause in at], np.bool_)
+    known = statistics.noise is not None  # the headline says so if it is not
     labelled = [
-        name if certain else say("{name}, within noise", name=name)
+        name if certain or not known else say("{name}, within noise", name=name)
         for name, certain in zip(rows["name"], beyond, strict=True)
     ]
     named_rows: pd.DataFrame = rows.assign(name=labelled)[named].reset_index(drop=True)
     return named_rows
+
+
+def _may_differ(statistics: SampleStatistics, result: Pair) -> bool:
+    """Return whether the times differ. Single steps do if their difference exceeds that of equal runs, or if the runs
+    cannot be equal."""
+    if statistics.verdict != TOO_FEW:
+        return statistics.verdict != NO_DIFFERENCE
+    if different_devices(result.traces) or len({trace.meta.framework for trace in result.traces}) > 1:
+        return True
+    return abs(statistics.difference) > band_of_equal_runs(result.between.ratio) * statistics.base
 
 
 def _contradicted(operator: str, place: str, difference_ns: int, operators: pd.DataFrame) -> bool:
@@ -94,16 +119,25 @@ def sentences(result: Pair, tree: pd.DataFrame) -> Iterator[Message]:
         return
     parts = tree[tree["level"] == CATEGORY]
     parts = parts[parts["difference_ns"].abs() > _SMALLEST * tree["base_ns"].iloc[0]]
+    beside = parts["name"] == BESIDE_MEDIAN
+    parts = parts[beside | parts.index.isin(parts["difference_ns"].abs()[~beside].nlargest(_CATEGORIES).index)]
     differing = [
         message(
             "{name} {difference:+ns}",
-            name=say(_REST if name == BESIDE_MEDIAN else name).replace("_", " "),
+            name=say(_REST if name == BESIDE_MEDIAN else PHRASES[name]),
             difference=difference,
         )
         for name, difference in zip(parts["name"], parts["difference_ns"].tolist(), strict=True)
     ]
-    if differing and statistics.verdict != NO_DIFFERENCE:
+    if differing and _may_differ(statistics, result):
         yield message("By category: {parts:parts}.", parts=differing)
+    shares = of_operators(causes(tree))
+    if shares is not None and unlike(shares):
+        text = mark("Operators launched {base:ratio} of the device time in base, and {other:ratio} in other, as far as "
+                    "recorded, so kernels are compared instead of operators.")  # fmt: skip
+        yield message(text, base=shares[0], other=shares[1])
+    if result.steps is None:  # The windows hold different parts of the layers.
+        return
     layers = _layers(tree, max(relative_noise(result).values()))
     if layers:
         yield message("Layers that changed most: {layers:parts}.", layers=layers)
@@ -128,9 +162,14 @@ def _layers(tree: pd.DataFrame, noise: float) -> list[Message]:
 
 
 def _calls(tree: pd.DataFrame) -> list[Message]:
-    """Return the operators whose numbers of calls per step differ, if they are whole numbers."""
+    """Return the operators whose numbers of calls per step differ, if they are whole numbers, and the kernels outside
+    operators that both runs have and whose numbers differ."""
     rows = with_path(tree)
-    rows = rows[rows["category"] != "input_wait"]
+    kernels = with_path(tree, KERNEL)
+    kernels = kernels[(kernels["operator"] == OUTSIDE) & (kernels["base_calls"] > 0) & (kernels["other_calls"] > 0)]
+    kernels = kernels.assign(operator=kernels["name"])
+    short = {name: bare_kernel(name) for name in kernels["name"]}
+    rows = pd.concat([rows[(rows["category"] != INPUT) & (rows["operator"] != OUTSIDE)], kernels])
     numbers = {"base_calls": "max", "other_calls": "max", "count_effect_ns": "sum"}  # each category has all calls
     by_place = rows.groupby(["operator", "phase", "layer"], sort=False).agg(numbers)
     sums = by_place.groupby("operator", sort=False).sum().reset_index()
@@ -139,6 +178,6 @@ def _calls(tree: pd.DataFrame) -> list[Message]:
     order = sums["count_effect_ns"].abs().sort_values(ascending=False, kind="stable").index[: 2 * _NAMED]
     text = mark("{operator} {base} → {other}")
     return [
-        message(text, operator=operator, base=format_count(base), other=format_count(other))
+        message(text, operator=short.get(operator, operator), base=format_count(base), other=format_count(other))
         for operator, base, other in sums.loc[order, ["operator", "base_calls", "other_calls"]].values.tolist()
     ]

@@ -11,34 +11,30 @@ boards were made for one customer. For these, a rate is given only if all varian
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.language.messages import SIDES
 from perfkit_core.base.language.units import format_duration, format_ratio
 from perfkit_core.base.system.paths import PathLike
-from perfkit_core.compare.align import align, operator_owner
+from perfkit_core.compare.align.align import DEVICE_EVENT, KIND, MEASURES, NAMED, Alignment, Items, align
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
-from perfkit_core.compare.captures import captures_of
-from perfkit_core.compare.equal_work import compared_windows
+from perfkit_core.compare.captures import captures_of, of_one_kind
 from perfkit_core.compare.statistics import pooled
-from perfkit_core.compare.step_kinds import of_one_kind
-from perfkit_core.compare.windows import Windows, on_one_clock, step_windows
+from perfkit_core.compare.windows import on_one_clock, step_windows
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.flops.peaks import DevicePeaks, peaks_of
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import table_of
-from perfkit_core.views.select import in_steps, marked
 from perfkit_core.views.steps import overview, step_phases
 from perfkit_core.views.tables import rounded_division
 
 MATCHED, BASE_ONLY, OTHER_ONLY, UNNAMED = "both", "base only", "other only", "no canonical name"
-_MEASURES: Final = ("cpu_ns", "device_ns")
 _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
     "median": lambda ns: int(np.median(ns)),
     "mean": lambda ns: round(float(ns.mean())),
@@ -57,9 +53,8 @@ class Comparison:
     - ``overview``: the columns of ``phases``, but kind and place instead of phase.
     - ``operators``: name; found ("both", "base only", …); base_calls, other_calls; cpu_ns and device_ns with the
       prefixes ``base_``, ``other_`` and ``difference_``.
+    - ``alignment``: the corresponding parts of the runs, of which all tables are made.
     - ``captures``: the captures of base and of other; ``base`` and ``other`` contain all of them.
-    - ``matched_share``: side → "cpu" or "device" → share of its operator time in operators that both runs have. It is
-      None without operator time.
     """
 
     base: Trace
@@ -69,20 +64,21 @@ class Comparison:
     phases: pd.DataFrame
     overview: pd.DataFrame
     operators: pd.DataFrame
-    matched_share: dict[str, dict[str, float | None]]
+    alignment: Alignment
     captures: tuple[tuple[Trace, ...], tuple[Trace, ...]]
 
     @property
+    def matched_share(self) -> dict[str, dict[str, float | None]]:
+        """Share of the time with a counterpart: side → "cpu", "device" or "step" → share, None without time."""
+        return self.alignment.matched
+
+    @property
     def attribution(self) -> pd.DataFrame:
-        return attribute(self.base, self.other)
+        return attribute(self.alignment)
 
     @property
     def causes(self) -> pd.DataFrame:
         return causes(self.attribution)
-
-    @property
-    def alignment(self) -> align.Alignment:
-        return align.align(self.base, self.other)
 
     def __repr__(self) -> str:
         time = "of whole recordings"
@@ -105,84 +101,65 @@ def compare(
     the list, or what ``load`` returns. Only steps of one kind of an inference server are compared. Raises SourceError,
     and UsageError if the runs have no step kind in common.
     """
-    captures = tuple(map(tuple, on_one_clock(of_one_kind([captures_of(base), captures_of(other)]))))
-    base, other = map(pooled, captures)
-    base_steps, other_steps = (step_windows(trace).dur_ns for trace in (base, other))
-    per_step = bool(len(base_steps) and len(other_steps))
-    statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
-    sides = []
-    for name, trace, windows in zip(SIDES, (base, other), compared_windows(base, other), strict=True):
-        rows = windows.row
-        numbers = tuple(np.unique(trace.ints("step")[rows]).tolist())
-        request = ViewRequest(steps=numbers if per_step else None)
-        sides.append(_Side(name, trace, request, len(rows) if per_step else 1, windows))
-    operators = _operators(sides)
-    in_both = operators["found"] == MATCHED
-    matched_share: dict[str, dict[str, float | None]] = {side: {} for side in SIDES}
-    for side, shares in matched_share.items():
-        for processor in ("cpu", "device"):
-            times = operators[f"{side}_{processor}_ns"]
-            total = int(times.sum())
-            shares[processor] = int(times[in_both].sum()) / total if total else None
+    captures = on_one_clock(of_one_kind([captures_of(base), captures_of(other)]))
+    return tables(align(*map(pooled, captures)), (tuple(captures[0]), tuple(captures[1])))
+
+
+def tables(alignment: Alignment, captures: tuple[tuple[Trace, ...], tuple[Trace, ...]]) -> Comparison:
+    """Return the tables of two aligned runs. ``captures`` are those of base and of other."""
+    traces = alignment.traces
+    steps = [step_windows(trace).dur_ns for trace in traces] if alignment.per_step else []
+    statistics = [[name, *map(f, steps)] for name, f in _STATISTICS.items()] if steps else []
+    operators = _operators(alignment)
     return Comparison(
-        base,
-        other,
-        per_step,
+        *traces,
+        alignment.per_step,
         with_difference(pd.DataFrame(statistics, columns=["statistic", "base_ns", "other_ns"])),
-        _of_view(sides, step_phases.VIEW, ["phase"], "total_cpu_ns"),
-        _of_view(sides, overview.VIEW, ["kind", "place"], "time_ns"),
+        _of_view(alignment, step_phases.VIEW, ["phase"], "total_cpu_ns"),
+        _of_view(alignment, overview.VIEW, ["kind", "place"], "time_ns"),
         operators,
-        matched_share,
-        (captures[0], captures[1]),
+        alignment,
+        captures,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    name: str
-    trace: Trace
-    request: ViewRequest
-    steps: int
-    """Number by which times and calls are divided: the number of steps, or 1 for a whole recording."""
-    windows: Windows
-
-    def per_step(self, total: pd.Series[int]) -> IntArray:
-        return rounded_division(total.fillna(0).to_numpy(np.int64), self.steps)
-
-
-def _of_view(sides: Sequence[_Side], view: View, keys: list[str], time: str) -> pd.DataFrame:
-    tables = []
-    for side in sides:
-        table = table_of(view, side.trace, side.request)
-        table["per_step"], table["calls"] = side.per_step(table[time]), table["calls"] / side.steps
-        renamed = {"calls": f"{side.name}_calls", "per_step": f"{side.name}_ns"}
-        tables.append(table[[*keys, "calls", "per_step"]].rename(columns=renamed))
-    joined = _joined(tables[0], tables[1], keys)
+def _of_view(alignment: Alignment, view: View, keys: list[str], time: str) -> pd.DataFrame:
+    parts = []
+    for side, trace, windows in zip(SIDES, alignment.traces, alignment.windows, strict=True):
+        numbers = tuple(np.unique(trace.ints("step")[windows.row]).tolist())
+        table = table_of(view, trace, ViewRequest(steps=numbers if alignment.per_step else None))
+        count = len(windows) if alignment.per_step else 1
+        part = table[keys].copy()
+        part[f"{side}_calls"] = table["calls"] / count
+        part[f"{side}_ns"] = rounded_division(table[time].fillna(0).to_numpy(np.int64), count)
+        parts.append(part)
+    joined = _joined(parts[0], parts[1], keys)
     return with_difference(joined[[*keys, "base_calls", "other_calls", "base_ns", "other_ns"]])
 
 
-def _operators(sides: Sequence[_Side]) -> pd.DataFrame:
-    tables = []
-    for side in sides:
-        if side.windows.calls:
-            side = replace(side, steps=side.windows.calls)
-            chosen = marked(side.trace, side.windows.members(side.trace))
-        else:
-            chosen = in_steps(side.trace, side.request)
-        table = operator_time(side.trace, chosen)
-        table["calls"] /= side.steps
-        for measure in _MEASURES:
-            table[measure] = side.per_step(table[measure])
-        tables.append(table.rename(columns={name: f"{side.name}_{name}" for name in ("calls", *_MEASURES)}))
-    joined = _joined(tables[0], tables[1], ["name", "named"])
+def operator_times(items: Items, count: int) -> pd.DataFrame:
+    """Return the calls, cpu_ns and device_ns of the operators of ``items``, summed by ``name``. The column ``named`` is
+    true for canonical names, and false for native names. Calls are divided by ``count``."""
+    table = items.table[items.table[KIND] != DEVICE_EVENT].rename(columns={"operator": "name"})
+    table = table.assign(named=table[KIND] == NAMED)
+    sums: pd.DataFrame = table.groupby(["name", "named"], sort=False)[list(MEASURES)].sum().reset_index()
+    return sums.assign(calls=sums["calls"] / count)
+
+
+def _operators(alignment: Alignment) -> pd.DataFrame:
+    sides = []
+    for side, items, count in zip(SIDES, alignment.items, alignment.counts, strict=True):
+        table = operator_times(items, count)
+        sides.append(table.rename(columns={name: f"{side}_{name}" for name in MEASURES}))
+    joined = _joined(sides[0], sides[1], ["name", "named"])
     in_base, in_other = joined["base_calls"].to_numpy() > 0, joined["other_calls"].to_numpy() > 0
     where = np.where(in_base & in_other, MATCHED, np.where(in_base, BASE_ONLY, OTHER_ONLY))
     joined["found"] = np.where(joined["named"].to_numpy(bool) | (in_base & in_other), where, UNNAMED)
     columns = ["name", "found", "base_calls", "other_calls"]
-    for measure in _MEASURES:
+    for measure in MEASURES[1:]:
         joined[f"difference_{measure}"] = joined[f"other_{measure}"] - joined[f"base_{measure}"]
         columns += [f"{side}_{measure}" for side in (*SIDES, "difference")]
-    largest = joined[[f"{side}_{measure}" for side in SIDES for measure in _MEASURES]].max(axis=1)
+    largest = joined[[f"{side}_{measure}" for side in SIDES for measure in MEASURES[1:]]].max(axis=1)
     order = largest.sort_values(ascending=False, kind="stable").index
     return joined.loc[order, columns].reset_index(drop=True)
 
@@ -192,19 +169,6 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
     joined = every.merge(base, on=keys, how="left").merge(other, on=keys, how="left")
     numbers = {name: kind for side in (base, other) for name, kind in side.dtypes.items() if name not in keys}
     return joined.fillna(dict.fromkeys(numbers, 0)).astype(numbers)
-
-
-def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
-    """Return the calls, cpu_ns and device_ns of the chosen operators, summed by ``name``. The column ``named`` is true
-    for canonical names, and false for native names."""
-    operators = operator_owner.owners(trace)
-    rows = np.flatnonzero(operators.counted & chosen)
-    names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
-    named = (trace.codes("op_name").codes[rows] >= 0) | (names == operator_owner.OPTIMIZER_UPDATE)
-    cpu, device = operator_owner.owner_times(trace)
-    table = pd.DataFrame({"name": names, "named": named, "calls": 1, "cpu_ns": cpu[rows], "device_ns": device[rows]})
-    sums: pd.DataFrame = table.groupby(["name", "named"], sort=False)[["calls", *_MEASURES]].sum()
-    return sums.reset_index()
 
 
 def with_difference(table: pd.DataFrame) -> pd.DataFrame:

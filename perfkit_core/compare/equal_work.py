@@ -6,6 +6,7 @@ from the first call to the last.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,11 +25,14 @@ _COMMON: Final = 0.5
 """Least share of the time of either recording in kernels that both have."""
 _NEAR: Final = 0.02
 """Largest relative difference from the usual ratio of calls."""
-_PARTS: Final = 4
-"""Parts of a recording whose numbers of calls show how regularly a kernel is called."""
+_UNEVEN: Final = 0.5
+"""Largest relative standard deviation of the time between calls with which they stand for equal work."""
+_PERIODS: Final = 5
+"""Fewest calls that repeat, as a multiple of the number of calls by which they differ from evenly spread calls."""
 
 Traces = tuple[Trace, Trace]
 Masks = tuple[BoolArray, BoolArray]
+Samples = tuple[list[IntArray], list[IntArray]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +41,16 @@ class Repeated:
 
     name: str
     per_s: tuple[float, float]  # Calls per second of a rank, in base and other.
-    samples: tuple[list[IntArray], list[IntArray]]  # The times from one call to the next, one array per rank.
+    samples: Samples  # The times from one call to the next, one array per rank.
     windows: tuple[Windows, Windows]  # For each rank, from its first to its last call.
+    uneven: float  # Relative standard deviation of the mean time between calls, because the calls are spread unevenly.
     calls: pd.DataFrame  # Columns name, base, other: calls per call of ``name``, only where they differ.
 
 
 def repeated(base: Trace, other: Trace) -> Repeated | None:
-    """Return what both recordings repeat, None if they have little in common. The ratio of its calls is the usual one:
-    the median over all names that both have, weighted by their time. So a kernel that one run calls less often in the
-    same work is not chosen."""
+    """Return what both recordings repeat evenly, None if they have little in common. The ratio of its calls is the
+    usual one: the median over all names that both have, weighted by their time. So a kernel that one run calls less
+    often in the same work is not chosen."""
     traces = base, other
     on_device = all(trace.rows("kind", KERNEL).any() for trace in traces)
     masks = tuple(trace.rows("kind", KERNEL) if on_device else trace.operators for trace in traces)
@@ -66,8 +71,13 @@ def repeated(base: Trace, other: Trace) -> Repeated | None:
     if not all(window.calls for window in windows):
         return None
     per_s = [window.calls * 1e9 / max(int(window.dur_ns.sum()), 1) for window in windows]
-    counts = _other_counts(traces, (masks[0], masks[1]), windows)
-    return Repeated(name, (per_s[0], per_s[1]), samples, windows, counts)
+    spread = [math.hypot(*(_uneven(np.cumsum(np.append(0, times))) for times in side)) for side in samples]
+    uneven = math.hypot(*(calls / window.calls for calls, window in zip(spread, windows, strict=True)))
+    if uneven > _UNEVEN:
+        return None
+    counts = _other_counts(traces, (masks[0], masks[1]), windows, samples)
+    counts = counts if uneven * _PERIODS <= 1 else counts[:0]  # The windows may hold other parts of the work.
+    return Repeated(name, (per_s[0], per_s[1]), samples, windows, uneven, counts)
 
 
 def compared_windows(base: Trace, other: Trace) -> tuple[Windows, Windows]:
@@ -100,32 +110,40 @@ def _between_calls(trace: Trace, mask: BoolArray, name: str) -> tuple[Windows, l
     return Windows(np.array([*calls], np.int64), first, last, round(total / max(count, 1)), calls=count), samples
 
 
-def _other_counts(traces: Traces, masks: Masks, windows: tuple[Windows, Windows]) -> pd.DataFrame:
-    """Return the names whose calls per unit of work differ by more than calls at the ends of the recordings and
-    irregular calls within them explain."""
-    sides = [_in_parts(*side) for side in zip(traces, masks, windows, strict=True)]
+def _other_counts(traces: Traces, masks: Masks, windows: tuple[Windows, Windows], samples: Samples) -> pd.DataFrame:
+    """Return the names whose calls per unit of work differ by more than calls at the ends of the recordings explain.
+    Names whose calls do not repeat are left out."""
+    calls = [_calls(*side) for side in zip(traces, masks, windows, samples, strict=True)]
     units = [window.calls for window in windows]
     rows = []
-    for name in dict.fromkeys([*sides[0], *sides[1]]):
-        parts = [side.get(name, np.zeros(_PARTS)) for side in sides]
-        per_unit = [part.sum() / unit for part, unit in zip(parts, units, strict=True)]
-        irregular = max(float(np.abs(part - part.mean()).max()) for part in parts)
-        ends = max(map(len, windows))
-        if abs(per_unit[1] - per_unit[0]) * min(units) > ends + 2 * irregular:
-            rows.append((name, *per_unit))
+    for name in dict.fromkeys([*calls[0], *calls[1]]):
+        (base, base_uneven), (other, other_uneven) = (side.get(name, (0, 0.0)) for side in calls)
+        difference = abs(base / units[0] - other / units[1]) * min(units)
+        repeats = base >= _PERIODS * base_uneven and other >= _PERIODS * other_uneven
+        if repeats and difference > 1 + math.hypot(base_uneven, other_uneven):
+            rows.append((name, base / units[0], other / units[1]))
     return pd.DataFrame(rows, columns=["name", "base", "other"])
 
 
-def _in_parts(trace: Trace, mask: BoolArray, windows: Windows) -> dict[str, np.ndarray]:
-    """Return the calls of each name in equally long parts of the windows."""
+def _calls(trace: Trace, mask: BoolArray, windows: Windows, samples: list[IntArray]) -> dict[str, tuple[int, float]]:
+    """Return the number of calls of each name, and how unevenly they are spread over the units of work, in calls."""
     rows, names = np.flatnonzero(mask), trace.codes("name")
     rank, start = trace.ints("rank")[rows], trace.ints("start_ns")[rows]
-    found: dict[str, np.ndarray] = {}
-    for number, first, last in zip(
-        windows.rank.tolist(), windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True
-    ):
-        here = (rank == number) & (start >= first) & (start < last)
-        part = (start[here] - first) * _PARTS // max(last - first, 1)
-        for code, at in zip(names.codes[rows[here]].tolist(), part.tolist(), strict=True):
-            found.setdefault(names.values[code], np.zeros(_PARTS))[at] += 1
-    return found
+    calls: dict[str, tuple[int, float]] = {}
+    for number, first, times in zip(windows.rank.tolist(), windows.start_ns.tolist(), samples, strict=True):
+        units = len(times)
+        at = np.searchsorted(np.cumsum(np.append(first, times)), start, side="right") - 1
+        here = (rank == number) & (at >= 0) & (at < units)
+        code, at = names.codes[rows[here]], at[here]
+        for value in np.unique(code).tolist():
+            passed = np.bincount(at[code == value], minlength=units).cumsum()
+            count, uneven = calls.get(names.values[value], (0, 0.0))
+            of_rank = int(passed[-1]) * _uneven(np.append(0, passed)) / units
+            calls[names.values[value]] = count + int(passed[-1]), math.hypot(uneven, of_rank)
+    return calls
+
+
+def _uneven(ascending: IntArray) -> float:
+    """Return the range of the difference between an ascending sequence and a straight line, in steps of the line."""
+    line = ascending[-1] * np.arange(len(ascending)) / max(len(ascending) - 1, 1)
+    return float(np.ptp(ascending - line)) * (len(ascending) - 1) / max(int(ascending[-1]), 1)

@@ -15,7 +15,6 @@ from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
 from perfkit_core.compare.align.fusion import SEPARATOR
 from perfkit_core.compare.attribute import attribute, leaves
 from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes
-from perfkit_core.compare.windows import middle_steps
 from perfkit_core.trace.model.report_data import Chart, Section
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
@@ -66,8 +65,9 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
     if alignment.per_step:
-        steps = tuple((len(middle_steps(trace)), len(step_rows(trace))) for trace in (base, other))
-    return Explained(attribute.attribute(base, other, medians), alignment, steps)
+        sides = zip(alignment.traces, alignment.windows, strict=True)
+        steps = tuple((len(windows), len(step_rows(trace))) for trace, windows in sides)
+    return Explained(attribute.attribute(alignment, medians), alignment, steps)
 
 
 def largest_causes(changes: pd.DataFrame) -> list[Message]:

@@ -14,7 +14,7 @@ from perfkit_core.compare.align.align import UNMATCHED, Alignment
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.compare.noise import GIVEN, MEASURED, Between
 from perfkit_core.compare.pair import FLOP, Pair
-from perfkit_core.compare.windows import median_ns, on_device_clock
+from perfkit_core.compare.windows import is_cut_off, median_ns, on_device_clock
 from perfkit_core.trace.assembly.lost_records import CODES
 from perfkit_core.trace.model.meta import may_lack_work
 from perfkit_core.trace.model.timed_steps import NOTABLE
@@ -70,7 +70,7 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
     sentences = [_gate(result.outcomes)] if result.outcomes else []
     sentences += _work(result)
     if steps is None:
-        sentences += _without_steps(result)
+        sentences += _without_steps(result, alignment)
     else:
         sentences.append(step_sentence(steps, result.between))
         sentences += _on_host(result)
@@ -121,7 +121,8 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
 def is_incomplete(result: Pair) -> bool:
     """Return whether a run lacks device work that was not recorded or not interpreted."""
     quality = [finding for trace in result.traces for finding in trace.quality]
-    return may_lack_work(quality) or any(finding.code in CODES for finding in quality)
+    lost = may_lack_work(quality) is not None or any(finding.code in CODES for finding in quality)
+    return lost or any(map(is_cut_off, result.traces))
 
 
 def _work(result: Pair) -> Iterator[Message]:
@@ -142,10 +143,14 @@ def _work(result: Pair) -> Iterator[Message]:
     )
 
 
-def _without_steps(result: Pair) -> Iterator[Message]:
+def _without_steps(result: Pair, alignment: Alignment) -> Iterator[Message]:
     """Yield how the time per call differs if a run has no steps, with how often a call begins."""
     if result.per_call is None:
-        yield message("At least one run has no steps, so the whole recordings are compared.")
+        yield message("Cannot tell: no step is complete in both runs, and the runs repeat nothing evenly.")
+        base_ns, other_ns = (window.typical_ns for window in alignment.windows)
+        if base_ns and other_ns:
+            text = mark("The recordings take {other:ns} instead of {base:ns}, and may hold different amounts of work.")
+            yield message(text, base=base_ns, other=other_ns)
         return
     unit, calls = result.per_call
     fewer = unit.per_s[1] < unit.per_s[0]
@@ -156,22 +161,24 @@ def _without_steps(result: Pair) -> Iterator[Message]:
     base, other = (f"{rate:.4g}" for rate in unit.per_s)
     if calls.verdict != statistics.NO_DIFFERENCE:
         more = message("fewer") if fewer else message("more")
-        yield message(text, name=_bare(unit.name), base=base, other=other, share=share, fewer=more)
-    yield step_sentence(calls, result.between, message("the mean time from one call to the next is"))
+        yield message(text, name=bare_kernel(unit.name), base=base, other=other, share=share, fewer=more)
+    subject = message("the mean time from one call of {name} to the next is", name=bare_kernel(unit.name))
+    yield step_sentence(calls, result.between, subject)
+    yield message("No step is complete in both runs, so the calls of this kernel, which both repeat, are compared.")
     counts = unit.calls.assign(change=unit.calls["other"] / unit.calls["base"].where(unit.calls["base"] > 0) - 1)
     largest = counts["change"].abs().sort_values(ascending=False, kind="stable").index[:_NAMED]
     changed = [
-        message("{name} {base} → {other}", name=_bare(name), base=format_count(base), other=format_count(other))
+        message("{name} {base} → {other}", name=bare_kernel(name), base=format_count(base), other=format_count(other))
         for name, base, other in counts.loc[largest, ["name", "base", "other"]].values.tolist()
     ]
     if changed:
         yield message("Calls for each call of it: {calls:parts}.", calls=changed)
 
 
-def _bare(kernel: str) -> str:
-    """Return the begin of the name of a kernel without its return type and namespaces."""
+def bare_kernel(kernel: str, longest: int = _LONGEST_KERNEL) -> str:
+    """Return the begin of the name of a kernel or an operator without its return type and namespaces."""
     name = _NAMESPACES.sub("", kernel)
-    return name if len(name) <= _LONGEST_KERNEL else f"{name[:_LONGEST_KERNEL]}…"
+    return name if len(name) <= longest else f"{name[:longest]}…"
 
 
 def _on_host(result: Pair) -> Iterator[Message]:
@@ -205,7 +212,7 @@ def _unmatched(alignment: Alignment, side: str) -> Message | None:
     ).sum()
     names = []
     for operator, layer in total.sort_values(ascending=False, kind="stable").index[:_NAMED_UNMATCHED]:
-        name = operator if len(operator) <= _LONGEST else f"{operator[:_LONGEST]}…"  # names of kernels may be long
+        name = bare_kernel(operator, _LONGEST)
         layer_name = layer.split(" ~ ")[-1 if side == "other" else 0].rpartition("/")[2]
         names.append(message("{operator} in {layer}", operator=name, layer=layer_name) if layer_name else name)
     return message(" (mainly {names:list})", names=names) if names else None
@@ -247,7 +254,7 @@ def step_sentence(steps: statistics.SampleStatistics, between: Between, subject:
         interval = message(" (95% interval of the change: {low} to {high})", low=low, high=high)
     words = {"change": _change(steps), "interval": interval, "subject": subject}
     if steps.low is None or steps.high is None or steps.noise is None:
-        text = mark("Too few steps to tell: {subject} {change}{interval}; a single step cannot show the noise.")
+        text = mark("Cannot tell: {subject} {change}{interval}; a single step cannot show the noise.")
         return message(text, **words)
     size = abs(steps.difference)
     text = mark("equal runs may differ by up to {amount}, {origin}")

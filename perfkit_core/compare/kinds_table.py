@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import mark, say
 from perfkit_core.compare.comparison import with_difference
+from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.report_data import Section
 from perfkit_core.trace.model.serving_step import KINDS
@@ -26,9 +27,9 @@ _MEASURES: Final = {
 
 def kinds_section(runs: Sequence[Sequence[Trace]]) -> Section | None:
     """Return the table of the server steps of two runs by step kind, or None if a run has no server steps. Each run is
-    given by its captures (recordings)."""
+    given by its captures (recordings). Steps that the recordings cut are left out."""
     tables = []
-    for run in runs:
+    for run in on_one_clock(runs):
         request = ViewRequest()
         table = serving.merge([serving.by_step(trace, request) for trace in run], request)
         if table.empty:

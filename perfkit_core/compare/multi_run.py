@@ -1,5 +1,6 @@
 """Comparison of more than two runs in tables with one column per run. The first run is the base of all others. The
-times by category sum to the median step. The times of phases and operators are means over all steps."""
+times by category sum to the median step. The times of phases and operators are means over the same steps, those nearest
+to the median."""
 
 from __future__ import annotations
 
@@ -12,20 +13,21 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import SIDES, mark, message, say
 from perfkit_core.compare import comparison, explanation, report
+from perfkit_core.compare.align.align import items
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
 from perfkit_core.compare.pair import CompareOptions, Pair, pair
-from perfkit_core.compare.slices import shared_out
+from perfkit_core.compare.pieces import CATEGORIES, PHRASES, pieces, shared_out
 from perfkit_core.compare.statistics import pooled
-from perfkit_core.compare.windows import middle_steps, on_one_clock
+from perfkit_core.compare.windows import Windows, middle_steps, on_one_clock, whole_run
 from perfkit_core.output.report import source_facts
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.columns import duration, key
 from perfkit_core.trace.model.report_data import Report, Section, declared
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import table_of
-from perfkit_core.views.steps import activity, partition, step_phases, step_rows
+from perfkit_core.views.steps import step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 
 SHOWN_OPERATORS: Final = 20
@@ -121,22 +123,20 @@ def _wide_sections(traces: Mapping[str, Trace], medians: Mapping[str, int]) -> l
     parts: dict[str, pd.Series[int]] = {}
     means: dict[str, dict[str, pd.Series[int]]] = {"phases": {}, "cpu_ns": {}, "device_ns": {}}
     for name, trace in traces.items():
-        rows = step_rows.step_rows(trace)
-        parts[name] = _parts(trace, medians[name] if stepped else None)
-        if stepped and not len(rows):
-            for columns in means.values():
+        windows = middle_steps(trace) if stepped else whole_run(trace)
+        if not len(windows):
+            for columns in (parts, *means.values()):
                 columns[name] = pd.Series(dtype=np.int64)
             continue
-        of_steps = np.isin(trace.ints("step"), np.unique(trace.ints("step")[rows]))
-        operators = comparison.operator_time(trace, of_steps if stepped else np.ones(len(trace), bool)).groupby(
-            "name", sort=False
-        )
-        phases = step_phases.table(trace, ViewRequest())
-        totals = {measure: operators[measure].sum() for measure in ("cpu_ns", "device_ns")}
-        totals["phases"] = pd.Series(phases["total_cpu_ns"].fillna(0).to_numpy(np.int64), phases["phase"].astype(str))
-        for measure, total in totals.items():
-            mean = rounded_division(total.to_numpy(np.int64), len(rows) if stepped else 1)
-            means[measure][name] = pd.Series(mean, total.index)
+        parts[name] = _parts(trace, windows, medians[name] if stepped else windows.mean_ns)
+        operators = comparison.operator_times(items(trace, windows, {}), 1).groupby("name", sort=False)
+        numbers = tuple(np.unique(trace.ints("step")[windows.row]).tolist())
+        phases = table_of(step_phases.VIEW, trace, ViewRequest(steps=numbers if stepped else None))
+        total = phases["total_cpu_ns"].fillna(0).to_numpy(np.int64)
+        mean = rounded_division(total, len(windows) if stepped else 1)
+        means["phases"][name] = pd.Series(mean, phases["phase"].astype(str))
+        for measure in ("cpu_ns", "device_ns"):
+            means[measure][name] = operators[measure].sum()
     by_phase = _wide(means["phases"], keep_order=True)
     host, device = _wide(means["cpu_ns"]), _wide(means["device_ns"])
     of_parts = say(explanation.OF_PARTS) if stepped else say("Wall-clock time of the whole recording.")
@@ -150,11 +150,12 @@ def _wide_sections(traces: Mapping[str, Trace], medians: Mapping[str, int]) -> l
         Section("operators_device", say("Operators on devices"), device, say("{sentence}.", sentence=per),
                 say("no device work was recorded"), SHOWN_OPERATORS),
     ]  # fmt: skip
-    of_runs = (
-        key("name", "Name", words=SIDES),
-        *(duration(f"{name}_ns", name, quantity="run", heading="proper") for name in traces),
-    )
-    return [replace(section, columns=of_runs) for section in sections]
+    times = [duration(f"{name}_ns", name, quantity="run", heading="proper") for name in traces]
+    words = {"step_parts": (*PHRASES.items(), (BESIDE_MEDIAN, BESIDE_MEDIAN))}
+    return [
+        replace(section, columns=(key("name", "Name", words=words.get(section.name, SIDES)), *times))
+        for section in sections
+    ]
 
 
 def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.DataFrame:
@@ -169,17 +170,10 @@ def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.D
     return table.rename_axis("name").reset_index()
 
 
-def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
-    """Return the mean time of each category over the middle steps. These are the half of the steps whose times are
-    nearest to the median. A further category holds the median step minus the mean of the middle steps, so all
-    categories sum to the median step. If ``median_ns`` is None, return the total times of the recording."""
-    if median_ns is None:
-        table = table_of(partition.VIEW, trace, ViewRequest())
-        return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))
-    windows = middle_steps(trace)
-    if not len(windows):
-        return pd.Series(dtype=np.int64)
-    names = partition.ON_DEVICE if activity.has_device_work(trace) else partition.ON_HOST
-    times = partition.of_windows(trace, windows.rank, windows.start_ns, windows.end_ns)
-    means = shared_out(times.sum(axis=0), len(windows))
-    return pd.Series([*means, median_ns - means.sum()], [*names, BESIDE_MEDIAN], np.int64)
+def _parts(trace: Trace, windows: Windows, median_ns: int) -> pd.Series[int]:
+    """Return the mean time of each category over the windows. A further category holds the median minus this mean, so
+    all categories sum to ``median_ns``."""
+    account = pieces(trace, windows)
+    totals = np.bincount(account.category, account.dur_ns, len(CATEGORIES)).astype(np.int64)
+    means = shared_out(totals, windows.count)
+    return pd.Series([*means, median_ns - means.sum()], [*CATEGORIES, BESIDE_MEDIAN], np.int64)

@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.base.algorithms import sample_statistics
-from perfkit_core.compare.slices import EXCLUSIVE
 from perfkit_core.compare.windows import step_windows, whole_run
 from perfkit_core.measure.calibration import equal_runs
 from perfkit_core.trace.model.trace import Trace
@@ -119,7 +118,7 @@ def _between(trace: Trace, total_ns: int | None) -> Between:
     busy = None
     if total and activity.has_device_work(trace):
         times = partition.of_windows(trace, steps.rank, steps.start_ns, steps.end_ns)
-        busy = int(times[:, : len(EXCLUSIVE)].sum()) / total
+        busy = int(times[:, : partition.ON_DEVICE.index("input_wait")].sum()) / total
     total = total if total_ns is None else total_ns
     measured = equal_runs.measured(trace.meta, equal_runs.HOST if busy is None else equal_runs.DEVICE, total)
     return assumed(total, busy) if measured is None else of_measured(measured, busy)

@@ -4,6 +4,7 @@ is its number of samples, tokens or FLOPs. The number is given by the user, reco
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions)
     per_call = None
     if steps is None and (unit := repeated(*traces)) is not None:
         calls = [[np.concatenate(side)] for side in unit.samples]
-        per_call = unit, step_statistics(calls[0], calls[1], np.mean, between.ratio)
+        per_call = unit, step_statistics(calls[0], calls[1], np.mean, math.hypot(between.ratio, unit.uneven))
     return Pair(traces, captures, steps, by_work, gate, between, twice, per_call)
 
 

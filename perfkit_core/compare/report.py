@@ -12,28 +12,16 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import SIDES, mark, message, say, worded
 from perfkit_core.compare import changes, comparison, explanation, headline, memory, noise
-from perfkit_core.compare.attribute.causes import causes, waterfall
+from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
+from perfkit_core.compare.attribute.causes import causes, of_operators, unlike, waterfall
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import CompareOptions, Pair, distinguishing, pair, work_table
+from perfkit_core.compare.pieces import PHRASES
 from perfkit_core.compare.statistics import SampleStatistics, StepSamples, outliers
 from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.output.report.source_facts import source
-from perfkit_core.trace.model.columns import (
-    CHANGE,
-    DESCRIPTION,
-    DEVICE,
-    HOST,
-    Column,
-    column,
-    count,
-    duration,
-    key,
-    quantity,
-    share,
-    size,
-    text,
-    words,
-)
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.columns import DEVICE, HOST, Column, column, count, duration, key, share, text, words
 from perfkit_core.trace.model.report_data import Chart, Fact, Report, Section, Source, declared
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.activity import has_device_work
@@ -68,7 +56,7 @@ _COMPARED: Final = (
     ),
 )
 COLUMNS: Final[tuple[Column, ...]] = (
-    *(replace(declaration, quantity=quantity(declaration)[1]) for declaration in _COMPARED),
+    *(replace(declaration, quantity=columns.quantity(declaration)[1]) for declaration in _COMPARED),
     key("name", "Name", words=SIDES),
     key("run", "Run", words=SIDES),
     key("side", "Side", words=SIDES),
@@ -88,23 +76,25 @@ COLUMNS: Final[tuple[Column, ...]] = (
     duration("median_ns", "Median"),
     duration("high_ns", "High"),
     text("outlying", "Outlying"),
-    words("found", "Found", kind=DESCRIPTION),
+    words("found", "Found", kind=columns.DESCRIPTION),
     text("condition", "Condition"),
     words("result", "Result"),
-    share("change_ratio", "Change", quantity=CHANGE),
+    share("change_ratio", "Change", quantity=columns.CHANGE),
     text("capture", "Capture"),
-    key("category", "Category", words="ids"),
+    key("category", "Category", words=(*PHRASES.items(), (BESIDE_MEDIAN, BESIDE_MEDIAN))),
     words("phase", "Phase"),
     words("place", "Place"),
     words("kind", "Kind"),
     Column("matrix16_tflop_per_s", "Matrix16", unit="tflop_per_s"),
     Column("float32_tflop_per_s", "Float32", unit="tflop_per_s"),
     Column("memory_gb_per_s", "Memory", unit="gb_per_s"),
-    size("device_memory_bytes", "Device memory", heading="complete"),
+    columns.size("device_memory_bytes", "Device memory", heading="complete"),
 )
 
 _SCREEN: Final = ("gate", "runs", "serving", "new_waterfall", "waterfall", "operators_device", "operators")
 """Tables of the first look."""
+_MOSTLY: Final = 0.5
+"""Operators are shown if they launched at least this share of the device time in both runs."""
 _OF_MEMORY: Final = ("memory_categories", "memory_peak")
 """Tables of the first look if only memory was recorded."""
 SHOWN_OPERATORS, SHOWN_STEPS, SHOWN_OUTLIERS = 30, 10, 10
@@ -162,7 +152,8 @@ def report_of(
     """
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
-    main_causes, tables = causes(why.attribution), comparison.compare(*result.traces)
+    main_causes = causes(why.attribution)
+    tables = comparison.tables(why.alignment, (tuple(sides[0]), tuple(sides[1])))
     named = changes.changes(result, why.attribution, tables.operators)
     largest = explanation.largest_causes(named)
     data: dict[str, Any] = {
@@ -257,9 +248,14 @@ def _sections(
 def first_look(report: Report, lead: str = "") -> Report:
     """Return the report with its main tables, for one screen. ``lead`` is the command that shows the rest."""
     sections = {section.name: section for section in report.sections if not section.table.empty}
+    names = list(_SCREEN)
     if "operators_device" in sections:
-        sections.pop("operators")
-    shown = tuple(most_different(_of_what_limits(sections[name], sections)) for name in _SCREEN if name in sections)
+        names.remove("operators")
+    elif "kernels" in sections:
+        shares = of_operators(sections["causes"].table)
+        if not report.data["step_time"] or unlike(shares) or (shares and min(shares) < _MOSTLY):
+            names[-1] = "families" if "devices" in sections else "kernels"  # Devices of vendors have other kernels.
+    shown = tuple(most_different(_of_what_limits(sections[name], sections)) for name in names if name in sections)
     shown = shown or tuple(sections[name] for name in _OF_MEMORY if name in sections)
     return replace(without_causes(report), sections=shown, next=lead)
 

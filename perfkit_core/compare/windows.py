@@ -13,6 +13,7 @@ that were not recorded.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,11 +21,12 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.base.algorithms import groupby, intervals
-from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.base.language.messages import message
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, FloatArray, IntArray
+from perfkit_core.base.language.messages import Message, message
+from perfkit_core.trace.assembly.lost_records import lost_records
 from perfkit_core.trace.assembly.server_steps import without_steps
 from perfkit_core.trace.model.meta import Finding
-from perfkit_core.trace.model.schema import DEVICE_WORK
+from perfkit_core.trace.model.schema import DEVICE_WORK, NESTED_KINDS, PYTHON, RUNTIME, STEP, SYNC
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select, tables
 from perfkit_core.views.steps import device_windows, step_rows
@@ -36,6 +38,8 @@ LEFT_OUT: Final = "steps-left-out"
 _NOTABLE: Final = 0.01
 """Share of a step. A host only enqueues if its steps end earlier than their device work by more than this share. A step
 holds work of other steps if this work takes more than this share of it."""
+_FILLED: Final = 0.1
+"""The recording may have ended in a single step only if something begins in the last share of the other runs' steps."""
 _FEWEST: Final = 2
 
 
@@ -133,11 +137,14 @@ def on_device_clock(trace: Trace) -> bool:
 def on_one_clock(runs: Sequence[Sequence[Trace]]) -> list[list[Trace]]:
     """Return the runs, each with one capture or more, without steps that cannot be compared, and with a finding of
     the clock if it is that of the device."""
-    every = [trace for run in runs for trace in run]
-    if any(on_device_clock(trace) for trace in every):
+    if any(on_device_clock(trace) for run in runs for trace in run):
         return [list(run) for run in runs]
+    every = [trace for run in runs for trace in run]
+    complete = [[_without_cut_step(trace, [other for other in every if other is not trace]) for trace in run]
+                for run in runs]  # fmt: skip
+    every = [trace for run in complete for trace in run]
     device = any(map(_only_enqueues, every)) and all(len(step_rows.step_rows(trace)) for trace in every)
-    return [[_compared(trace, device) for trace in run] for run in runs]
+    return [[_compared(trace, device) for trace in run] for run in complete]
 
 
 def _only_enqueues(trace: Trace) -> bool:
@@ -148,24 +155,106 @@ def _only_enqueues(trace: Trace) -> bool:
 
 def _compared(trace: Trace, device: bool) -> Trace:
     """Return the trace without the steps that cannot be compared, and with findings that say so."""
-    if device:
-        text = message("the host only enqueues work: a step lasts until the device has finished the work of the step")
-        trace = trace.with_findings(Finding(DEVICE_CLOCK, text, note=True))
+    cut = message("the recording ended before its device work")
+    if not device:
+        earlier = message("devices finish earlier work in it")
+        trace = _left_out(trace, _cut_off(trace), cut, keep=True)
+        return _left_out(trace, _with_other_work(trace, step_rows.step_rows(trace)), earlier, keep=True)
+    trace = _left_out(trace, _cut_off(trace), cut)
+    text = message("the host only enqueues work: a step lasts until the device has finished the work of the step")
+    trace = trace.with_findings(Finding(DEVICE_CLOCK, text, note=True))
+    rank = trace.ints("rank")[step_rows.step_rows(trace)]
+    first = np.append(True, rank[1:] != rank[:-1])[: len(rank)]
+    return _left_out(trace, first, message("its begin on the device is unknown"), keep=True)
+
+
+def _left_out(trace: Trace, mask: BoolArray, why: Message, keep: bool = False) -> Trace:
+    """Return the trace without the steps in ``mask``, shape (steps,), on all ranks, and with a finding that counts
+    them. With ``keep``, the trace is returned unchanged if no step would remain."""
     rows = step_rows.step_rows(trace)
-    if len(rows) < _FEWEST:
+    number = trace.ints("step")[rows]
+    mask = np.isin(number, number[mask])
+    if not mask.any() or (keep and mask.all()):
         return trace
-    number, rank = trace.ints("step")[rows], trace.ints("rank")[rows]
-    first = np.ones(len(rows), np.bool_)
-    first[1:] = rank[1:] != rank[:-1]
-    excluded = first if device else _with_other_work(trace, rows)
-    excluded = np.isin(number, number[excluded])  # on all ranks
-    if not excluded.any() or excluded.all():
-        return trace
-    steps = np.unique(number[excluded]).tolist()
-    begins, finishes = message("its begin on the device is unknown"), message("devices finish earlier work in it")
-    why = begins if device else finishes
-    text = message("not compared: step {steps:list} ({why})", steps=list(map(str, steps)), why=why)
-    return without_steps(trace, rows[excluded]).with_findings(Finding(LEFT_OUT, text, note=True))
+    text = message("not compared: step {steps:list} ({why})", steps=list(map(str, np.unique(number[mask]))), why=why)
+    return without_steps(trace, rows[mask]).with_findings(Finding(LEFT_OUT, text, note=True))
+
+
+def _idle_at_end(trace: Trace) -> FloatArray:
+    """Return the time from the start of the last host event of each step to its end, as a ratio of the step."""
+    rows, start = step_rows.step_rows(trace), trace.ints("start_ns")
+    work = np.flatnonzero(trace.host & trace.rows("kind", *NESTED_KINDS - {STEP}))
+    at = step_rows.position(trace, rows, trace.ints("rank")[work], trace.ints("step")[work])
+    latest = np.maximum(groupby.extremes(at, len(rows), start[work])[1], start[rows])
+    ratio: FloatArray = (trace.end_ns[rows] - latest) / np.maximum(trace.ints("dur_ns")[rows], 1)
+    return ratio
+
+
+def _names(trace: Trace, row: int) -> Counter[str]:
+    """Count the operators and ranges of a step by name."""
+    inside = (trace.ints("rank") == trace.ints("rank")[row]) & (trace.ints("step") == trace.ints("step")[row])
+    names = trace.codes("name")
+    codes = names.codes[trace.host & inside & trace.rows("kind", *NESTED_KINDS - {STEP, PYTHON, RUNTIME, SYNC})]
+    return Counter([names.values[code] for code in codes.tolist()])
+
+
+def _without_cut_step(trace: Trace, others: Sequence[Trace]) -> Trace:
+    """Return the trace without a last step in which the recording ended: nothing begins after it, nothing begins near
+    its end, and it has fewer operators and ranges than the earlier steps. A single step must have only a part of those
+    of a step of ``others``, the other runs."""
+    rows, rank = step_rows.step_rows(trace), trace.ints("rank")
+    events, idle = trace.host & trace.rows("kind", *NESTED_KINDS), _idle_at_end(trace)
+    mask = np.zeros(len(rows), np.bool_)
+    for number in np.unique(rank[rows]).tolist():
+        *before, last = np.flatnonzero(rank[rows] == number).tolist()
+        if trace.ints("start_ns")[events & (rank == number)].max() >= trace.end_ns[rows[last]]:
+            continue
+        steps = [(trace, int(rows[at]), idle[at]) for at in before] or [
+            (other, row, ratio) for other in others if other.meta.framework == trace.meta.framework
+            for row, ratio in zip(step_rows.step_rows(other).tolist(), _idle_at_end(other), strict=True)
+        ]  # fmt: skip
+        longest = max((ratio for *_, ratio in steps), default=1.0)
+        if idle[last] > longest + _NOTABLE and (before or longest <= _FILLED):
+            names, counts = _names(trace, int(rows[last])), [_names(other, row) for other, row, _ in steps]
+            fewer = names.total() < min(count.total() for count in counts)
+            mask[last] = fewer if before else any(names < count for count in counts)
+    return _left_out(trace, mask, message("the recording ended in it"))
+
+
+def is_cut_off(trace: Trace) -> bool:
+    """Return whether the recording ended before the device work of a compared step."""
+    return on_device_clock(trace) and bool(_cut_off(trace).any())
+
+
+def _cut_off(trace: Trace) -> BoolArray:
+    """Return the mask of steps whose device work ends later than the recording, shape (steps,): the work of their last
+    launch, or of one at the end of the recording, was not recorded. If a graph has the last work of a stream, but not
+    the last launch, more of its nodes may have followed."""
+    rows, records = step_rows.step_rows(trace), lost_records(trace)
+    lost = np.concatenate([records.lost, records.cut_off, records.replays.incomplete])
+    if not len(lost):
+        return np.zeros(len(rows), np.bool_)
+    rank, step, launched_by = trace.ints("rank"), trace.ints("step"), trace.ints("launched_by")
+    work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (launched_by != NO_ROW))
+    launch, streams = launched_by[work], (rank[work], trace.codes("device").codes[work], trace.ints("stream")[work])
+    launches, works = np.unique(launch, return_counts=True)
+    of_steps, of_streams = (
+        step_rows.position(trace, rows, rank[launches], step[launches]),
+        groupby.distinct(streams, len(work))[0],
+    )
+    last = groupby.extremes(of_steps, len(rows), launches)[1]
+    at = step_rows.position(trace, rows, rank[lost], step[lost])
+    cut = [records.cut_off, lost[(at >= 0) & (lost >= np.append(last, 0)[at])]]
+    ends = np.unique(groupby.extremes(of_streams, int(of_streams.max(initial=-1)) + 1, launch)[1])
+    ends = ends[works[np.searchsorted(launches, ends)] > 1]
+    cut += [
+        ends[(rank[ends] == number) & (ends < lost[rank[lost] == number].max())] for number in np.unique(rank[lost])
+    ]
+    late = np.concatenate(cut)
+    at = step_rows.position(trace, rows, rank[late], step[late])
+    mask = np.zeros(len(rows), np.bool_)
+    mask[at[at >= 0]] = True
+    return mask
 
 
 def _with_other_work(trace: Trace, rows: IntArray) -> BoolArray:

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.compare.against import Change, against_report, change, new_causes, new_layers
-from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.pair import CompareOptions, pair
 from perfkit_core.trace.model.trace import Trace
+from tests.support.compared import attributed
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import MS, stepped_trace
@@ -37,8 +37,8 @@ def steps(ms: list[float], times: float = 1.0, operator: float = 1.0) -> Trace:
 def trees() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the trees of an earlier and a later pair of runs. The product differs by 100 and 103 ns, and the
     activation by 2 and 32 ns."""
-    before = attribute(run(100, 10), run(200, 12, ("gemm", "act")))
-    return before, attribute(run(100, 10), run(203, 42, ("gemm", "act")))
+    before = attributed(run(100, 10), run(200, 12, ("gemm", "act")))
+    return before, attributed(run(100, 10), run(203, 42, ("gemm", "act")))
 
 
 def test_a_difference_of_both_pairs_cancels_out(trees: tuple[pd.DataFrame, pd.DataFrame]) -> None:
@@ -55,8 +55,8 @@ def test_a_difference_of_both_pairs_cancels_out(trees: tuple[pd.DataFrame, pd.Da
 
 
 def test_an_operator_of_one_pair_is_0_in_the_other() -> None:
-    before = attribute(run(100, 10), run(100, 10))
-    now = attribute(run(100, 10), run(100, 25, ("mm", "swish")))
+    before = attributed(run(100, 10), run(100, 10))
+    now = attributed(run(100, 10), run(100, 25, ("mm", "swish")))
     found = new_causes(before, now).set_index("operator")["difference_ns"]
     assert found.to_dict() == {"silu": 25, "relu": -10, "matmul": 0}
 

@@ -1,5 +1,5 @@
 """Tests of the attribution of a difference: examples with known results, exact sums on random traces, and agreement
-with the view ``partition`` on recorded traces."""
+with the view ``causes`` on recorded traces."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfkit_core.causes import account_view
+from perfkit_core.causes.segments import HOST
 from perfkit_core.compare.align.align import align
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, COLUMNS, attribute
+from perfkit_core.compare.attribute.causes import with_path
+from perfkit_core.compare.pieces import HELD, INPUT
 from perfkit_core.compare.windows import middle_steps
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.steps import partition
-from perfkit_core.views.steps.activity import has_device_work
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps.step_rows import step_rows
+from tests.support.compared import attributed
 from tests.support.events import device, host, trace
 from tests.support.golden import check_golden
 
@@ -97,7 +102,7 @@ def test_trees_are_the_golden_ones() -> None:
     numbers = [*SUMMED, "base_calls", "other_calls", "explained_ratio"]
     lines = ["level name (place): " + ", ".join(numbers)]
     for title, sides in CASES.items():
-        table = attribute(*sides)
+        table = attributed(*sides)
         assert tuple(table.columns) == COLUMNS
         lines += ["", f"# {title}"]
         for row in table.to_dict("records"):
@@ -120,11 +125,11 @@ def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
             now += length
         return run(rows)
 
-    even = attribute(steps(10, 11, 15, 100), steps(13, 13, 13, 13))
+    even = attributed(steps(10, 11, 15, 100), steps(13, 13, 13, 13))
     assert even.loc[0, ["base_ns", "other_ns"]].tolist() == [13, 13]
     assert BESIDE_MEDIAN not in set(even["name"])
     # the middle steps take 11000, 12000 and 12030
-    odd = attribute(steps(100, 11000, 12000, 12030, 90000), steps(13000))
+    odd = attributed(steps(100, 11000, 12000, 12030, 90000), steps(13000))
     assert odd.loc[0, ["base_ns", "other_ns", "difference_ns"]].tolist() == [12000, 13000, 1000]
     assert odd.set_index("name").loc[BESIDE_MEDIAN, "base_ns"] == 323
     assert leaves(odd)["difference_ns"].sum() == 1000
@@ -134,7 +139,7 @@ def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
 
 def test_nothing_recorded_gives_no_rows() -> None:
     counter = {"name": "load", "kind": "counter", "start_ns": 0, "dur_ns": 0, "device": "cpu", "pid": 1, "tid": 1}
-    empty = attribute(run([counter]), run(BASE))
+    empty = attributed(run([counter]), run(BASE))
     assert empty.empty
     assert tuple(empty.columns) == COLUMNS
 
@@ -178,7 +183,7 @@ def runs(draw: st.DrawFn) -> Trace:
 @given(runs(), runs())
 def test_every_level_sums_to_the_difference(base: Trace, other: Trace) -> None:
     """Swapped sides change the sign of every difference, and nothing else. A run differs from itself in nothing."""
-    table = attribute(base, other)
+    table = attributed(base, other)
     for side, one in (("base", base), ("other", other)):
         durations = sorted(one.ints("dur_ns")[step_rows(one)].tolist())
         low, high = durations[(len(durations) - 1) // 2], durations[len(durations) // 2]
@@ -196,7 +201,7 @@ def test_every_level_sums_to_the_difference(base: Trace, other: Trace) -> None:
     for row in above.index:
         assert table.loc[table["parent"] == row, "count_effect_ns"].sum() == table.loc[row, "count_effect_ns"]
 
-    back = attribute(other, base)
+    back = attributed(other, base)
     assert table[["depth", "level", "name", "parent"]].equals(back[["depth", "level", "name", "parent"]])
     assert (table[SUMMED[2:]] == -back[SUMMED[2:]]).all(axis=None)
     assert table["base_ns"].tolist() == back["other_ns"].tolist()
@@ -204,7 +209,7 @@ def test_every_level_sums_to_the_difference(base: Trace, other: Trace) -> None:
     explained = (side["explained_ratio"].to_numpy(np.float64, na_value=np.nan) for side in (table, back))
     assert next(explained) == pytest.approx(next(explained), nan_ok=True)
 
-    alone = attribute(base, base)
+    alone = attributed(base, base)
     assert (alone[SUMMED[2:]] == 0).all(axis=None)
     assert (alone["base_ns"] == alone["other_ns"]).all()
     assert alone["explained_ratio"].isna().all()
@@ -224,24 +229,45 @@ def test_every_level_sums_to_the_difference(base: Trace, other: Trace) -> None:
     ],
 )  # fmt: skip
 def test_a_recording_differs_from_itself_in_nothing(name: str, traces: Path) -> None:
-    """The categories of the middle steps equal those of the view ``partition``."""
     one = load(traces / name)
     found = align(one, one)
     assert "unmatched" not in set(found.rows["level"])
     assert (found.rows[["difference_cpu_ns", "difference_device_ns"]] == 0).all(axis=None)
-    table = attribute(one, one)
+    table = attributed(one, one)
     if table.empty:
         return
     assert leaves(table)["base_ns"].sum() == table.loc[0, "base_ns"]
     assert (table["difference_ns"] == 0).all()
-    if table.loc[0, "level"] == "step":
-        windows = middle_steps(one)
-        rows = step_rows(one)
-        chosen = rows[np.isin(one.ints("start_ns")[rows], windows.start_ns) & np.isin(one.end_ns[rows], windows.end_ns)]
-        times = partition.partition(one, chosen).sum(axis=0) / len(windows)
-        mine = table[(table["level"] == "category") & (table["name"] != BESIDE_MEDIAN)].set_index("name")["base_ns"]
-        names = partition.ON_DEVICE if has_device_work(one) else partition.ON_HOST
-        assert [mine.get(name, 0) for name in names] == pytest.approx(times.tolist(), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("base", "other"),
+    [
+        ("h100-vit", "mi300x-vit"), ("h100-bert-small", "mi300x-bert-small"),
+        ("cpu-only-rank34", "v100-ns-resolution"), ("b200-eager-rank0of8", "mi300x-ddp-resnet18-train"),
+    ],
+)  # fmt: skip
+def test_causes_are_those_of_the_account_of_the_compared_steps(base: str, other: str, traces: Path) -> None:
+    """For each word of the account, and for each kind of host work, the tree has the time of the view causes."""
+    sides = [load(traces / "torch" / f"{name}.json.gz") for name in (base, other)]
+    alignment = align(*sides)
+    tree = attribute(alignment)
+    parts = with_path(tree)
+    for side, one, windows in zip(("base", "other"), sides, alignment.windows, strict=True):
+        numbers = tuple(one.ints("step")[windows.row].tolist())
+        account = table_of(account_view.VIEW, one, ViewRequest(steps=numbers or None))
+        depth, total = account["depth"], account["total_ns"].to_numpy(np.int64) / len(windows)
+        word = account["cause"].where(depth == 0).ffill()
+        mine = parts.groupby("category")[f"{side}_ns"].sum()
+        mine = mine.groupby(mine.index.map(lambda name: HOST if name in (INPUT, *HELD) else name)).sum()
+        theirs = dict(zip(account["cause"][depth == 0], total[depth == 0], strict=True))
+        assert mine.drop(BESIDE_MEDIAN, errors="ignore").to_dict() == pytest.approx(
+            {name: theirs.get(name, 0) for name in mine.index if name != BESIDE_MEDIAN}, abs=len(parts)
+        )
+        assert sum(theirs.values()) == pytest.approx(windows.mean_ns, abs=1)
+        kinds = parts[parts["category"].isin(HELD)].groupby("family")[f"{side}_ns"].sum()
+        of_account = account.assign(ns=total)[(depth == 1) & (word == HOST)].set_index("cause")["ns"]
+        assert kinds.to_dict() == pytest.approx({name: of_account.get(name, 0) for name in kinds.index}, abs=len(parts))
 
 
 def test_the_memory_does_not_depend_on_the_longest_name_times_the_number_of_names() -> None:
@@ -251,7 +277,7 @@ def test_the_memory_does_not_depend_on_the_longest_name_times_the_number_of_name
     steps = [host("step 0", "step", 0, 2 * count, step=0)]
     other = run(steps + [host(f"op {number}", "operator", 2 * number, 1) for number in range(count)])
     tracemalloc.start()
-    table = attribute(base, other)
+    table = attributed(base, other)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert long in set(table["name"])

@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, grouped, waterfall
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.output.renderers.html import charts
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.report_data import Report, Section
 from perfkit_core.trace.model.trace import Trace
+from tests.support.compared import attributed
 from tests.support.events import host, trace
 
 NAMES = {"mm": "matmul", "act": "relu", "sum": "sum"}
@@ -33,13 +33,13 @@ def run(mm: int, act: int, total: int) -> Trace:
 
 @pytest.fixture(scope="module")
 def tree() -> pd.DataFrame:
-    return attribute(run(100, 50, 10), run(160, 30, 15))
+    return attributed(run(100, 50, 10), run(160, 30, 15))
 
 
 def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
-    """The total of +45 ns consists of +60, −20 and +5 ns. The idle 40 ns at the end do not differ."""
+    """The total of +45 ns consists of +60, −20 and +5 ns. The 40 ns at the end do not differ."""
     found = causes(tree)
-    assert found["operator"].tolist() == ["matmul", "relu", "sum", "(nothing recorded at the end)"]
+    assert found["operator"].tolist() == ["matmul", "relu", "sum", "not recorded"]
     assert found["difference_ns"].tolist() == [60, -20, 5, 0]
     assert found["explained_ratio"].tolist() == pytest.approx([60 / 45, 40 / 45, 1, 1])
     assert found["per_call_effect_ns"].tolist() == [60, -20, 5, 0]
@@ -53,7 +53,7 @@ def test_the_effects_of_a_cause_are_those_of_its_calls() -> None:
         work = [host("mm", "operator", 20 + i * dur, dur, phase="forward", module=layer) for i in range(calls)]
         both = [host("act", "operator", at, 10, phase="forward", module=name) for name, at in (("fc", 0), ("act", 10))]
         sides.append(trace([host("step 0", "step", 0, 20 + calls * dur, step=0), *both, *work], names=NAMES.get))
-    tree = attribute(*sides)
+    tree = attributed(*sides)
     matmul = causes(tree).iloc[0]
     names = ("base_calls", "other_calls", "difference_ns", "count_effect_ns", "per_call_effect_ns")
     assert [matmul[name] for name in names] == [3, 6, -180, 180, -360]
@@ -90,7 +90,7 @@ def _chart(report: Report) -> object:
 
 def test_equal_runs_have_no_cause() -> None:
     one = run(100, 50, 10)
-    tree = attribute(one, one)
+    tree = attributed(one, one)
     found = causes(tree)
     assert waterfall(grouped(found, [tree]), ("base", 200), ("other", 200), shown=2).empty
     assert (found["difference_ns"] == 0).all()
@@ -118,16 +118,16 @@ def test_the_loader_is_the_first_cause_of_the_recorded_pair(traces: Path) -> Non
     """ResNet50 was trained without loader workers and with four workers. The loader saves more than the total
     difference, because the workers slow down other host work."""
     sides = [load(traces / "torch" / "pairs" / f"resnet50-workers{workers}.json.gz") for workers in (0, 4)]
-    found = causes(attribute(*sides))
-    assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["(data loader)", "dataloader", "input_wait"]
+    found = causes(attributed(*sides))
+    assert found.loc[0, ["operator", "phase", "category"]].tolist() == ["waiting for data", "dataloader", "input"]
     by_category = found.groupby("category")["difference_ns"].sum()
-    assert by_category["input_wait"] < found["difference_ns"].sum() < 0 < by_category["launch_and_host"]
+    assert by_category["input"] < found["difference_ns"].sum() < 0 < by_category["host"]
 
 
 def test_families_and_kernels_sum_to_the_tree(traces: Path) -> None:
     """Families sum to the total difference, and kernels and copies sum to the device categories."""
     sides = [load(traces / "torch" / f"{device}-vit.json.gz") for device in ("h100", "mi300x")]
-    tree = attribute(*sides)
+    tree = attributed(*sides)
     families, kernels = by_family(tree), by_kernel(tree)
     assert families["difference_ns"].sum() == tree["difference_ns"].iloc[0]
     assert families["explained_ratio"].iloc[-1] == pytest.approx(1)
@@ -146,4 +146,4 @@ def test_device_times_are_missing_where_there_is_no_device(traces: Path) -> None
     for name in ("operators", "unmatched"):
         assert found[name][["base_device_ns", "difference_device_ns"]].isna().all(axis=None)
         assert found[name]["other_device_ns"].sum() > 0
-    assert by_kernel(attribute(cpu, cpu)).empty
+    assert by_kernel(attributed(cpu, cpu)).empty

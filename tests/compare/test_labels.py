@@ -10,7 +10,6 @@ import pytest
 from perfkit_core.base.language.messages import speaking
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.attribute.causes import labels
-from perfkit_core.compare.attribute.leaves import nothing_before
 from perfkit_core.compare.pair import LONGEST, distinguishing
 
 
@@ -42,49 +41,33 @@ def test_long_labels_lose_the_words_that_all_end_with() -> None:
 
 
 def row(
-    operator: str, family: str = "matmul", phase: str = "forward", category: str = "device_compute"
+    operator: str, family: str = "matmul", phase: str = "forward", category: str = "compute", place: str = "device"
 ) -> dict[str, str]:
-    return {"operator": operator, "family": family, "phase": phase, "category": category}
+    return {"operator": operator, "family": family, "phase": phase, "category": category, "place": place}
 
 
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
         (row("conv_grad", "conv", "backward"), "conv_grad, backward, on the device"),
-        (row("(data loader)", "(outside operators)", "dataloader", "input_wait"), "data loader, waiting for input"),
-        (row("(Python code)", "(outside operators)", category="launch_and_host"), "Python code, forward, on the host"),
-        (row("(outside operators)", "(outside operators)", category="framework"), "outside operators, forward"),
-        (row("(outside operators)", "copy", category="exposed_copy"), "copy outside operators, forward, exposed copy"),
+        (row("matmul", place="host"), "matmul, forward"),
+        (row("waiting for data", "waiting for data", "dataloader", "input"), "waiting for data"),
+        (row("Python code", "Python code", category="host"), "Python code, forward, on the host"),
+        (row("Python code", "Python code", category="no_operator"), "Python code, forward"),
+        (row("matmul", "inside operators", category="host"), "inside operators, forward, on the host"),
+        (row("not recorded", "not recorded", "", "host"), "nothing recorded"),
+        (row("launch latency", "launch latency", category="latency"), "launch latency"),
+        (row("(outside operators)", "copy", category="copy"), "copy outside operators, forward, exposed copy"),
         (row("(no launch recorded)", "matmul", "(no phase)"), "matmul without a recorded launch, on the device"),
-        (row("read#_Iter.__next__", category="launch_and_host"), "read#_Iter.__next__, forward, on the host"),
-        (
-            row("(nothing recorded before __next__)", "(nothing recorded)", "other", "idle"),
-            "nothing recorded before __next__",
-        ),
-        (row("(nothing recorded at the end)", "(nothing recorded)", "", "idle"), "nothing recorded at the end"),
+        (row("read#_Iter.__next__", category="communication"), "read#_Iter.__next__, forward, exposed communication"),
+        (row("(mine)"), "(mine), forward, on the device"),
     ],
 )
 def test_labels_of_causes(cause: dict[str, str], said: str) -> None:
-    tree = pd.DataFrame({"name": ["__next__", cause["operator"]]})
-    assert list(labels(pd.DataFrame([cause]), [tree])) == [said]
+    assert list(labels(pd.DataFrame([cause]), [])) == [said]
 
 
-def test_a_part_named_as_its_category_is_printed_once() -> None:
+def test_the_part_beside_the_median_is_translated_without_parentheses() -> None:
     with speaking("zh"):
         cause = pd.DataFrame([row(BESIDE_MEDIAN, "", "", BESIDE_MEDIAN)])
         assert list(labels(cause, [])) == ["中位数减去中间各步的平均"]
-
-
-def test_idle_time_is_translated_and_the_name_after_it_is_not() -> None:
-    cause = pd.DataFrame([row("(nothing recorded before (mine) add)", "(nothing recorded)", "other", "idle")])
-    with speaking("zh"):
-        (found,) = labels(cause, [pd.DataFrame({"name": ["add", "(mine) add"]})])
-    assert found == "在 (mine) add 之前没有任何记录"
-
-
-def test_operators_with_names_in_parentheses_keep_them() -> None:
-    assert list(labels(pd.DataFrame([row("(mine)")]), [])) == ["(mine), forward, on the device"]
-
-
-def test_time_before_python_code_has_one_pair_of_parentheses() -> None:
-    assert nothing_before("(Python code)") == "(nothing recorded before Python code)"

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.compare.against import new_causes, new_layers
-from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import by_layer, causes
 from perfkit_core.trace.model.trace import Trace
+from tests.support.compared import attributed
 from tests.support.compared_examples import BASE, FRAMEWORKS, PLANTS, stored
 
 OTHER_FRAMEWORK = dict(zip(FRAMEWORKS, reversed(FRAMEWORKS), strict=True))
@@ -26,7 +26,7 @@ ANSWERS: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
     "copy": (causes, "family", "copy"),
     "activation": (by_layer, "layer", "blocks.0.activation|blocks.1.activation"),
     "layer": (by_layer, "layer", "blocks.2.linear"),
-    "loader": (causes, "category", "input_wait"),
+    "loader": (causes, "category", "input"),
 }
 """For each regression: its table of the attribution, the column with the names, and the names that may come first."""
 NEW = {causes: new_causes, by_layer: new_layers}
@@ -35,7 +35,7 @@ NEW = {causes: new_causes, by_layer: new_layers}
 def difference_ns(plant: str, base: Trace, other: Trace) -> pd.Series[int]:
     """Return the difference for each name in the table for this regression."""
     table, column, _ = ANSWERS[plant]
-    return table(attribute(base, other)).groupby(column)["difference_ns"].sum()
+    return table(attributed(base, other)).groupby(column)["difference_ns"].sum()
 
 
 def assert_first(plant: str, differences: pd.Series[int]) -> None:
@@ -63,6 +63,6 @@ def test_across_frameworks_a_large_planted_regression_is_first(framework: str, p
 def test_against_the_plain_scripts_the_planted_regression_is_first(framework: str, plant: str) -> None:
     """``perfkit compare --against`` subtracts the difference between the frameworks' scripts without the regression."""
     base = stored(OTHER_FRAMEWORK[framework], "mlp", BASE)
-    before, now = (attribute(base, stored(framework, "mlp", variant)) for variant in (BASE, plant))
+    before, now = (attributed(base, stored(framework, "mlp", variant)) for variant in (BASE, plant))
     table, column, _ = ANSWERS[plant]
     assert_first(plant, NEW[table](before, now).groupby(column)["difference_ns"].sum())

@@ -131,7 +131,7 @@ def test_parts_of_several_runs_are_those_between_two_runs() -> None:
     parts = of_three.set_index("name")
     assert parts.sum().tolist() == [20_100_000, 30_000_000, 30_000_000]
     assert parts["a_ns"].to_dict() == {
-        "compute": 1_000_000, "idle": 19_000_000, "(median minus mean of the middle steps)": 100_000,
+        "compute": 1_000_000, "no_operator": 19_000_000, "(median minus mean of the middle steps)": 100_000,
     }  # fmt: skip
     assert of_two.set_index("category")["base_ns"].to_dict() == parts["a_ns"].to_dict()
 

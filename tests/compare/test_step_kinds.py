@@ -8,8 +8,8 @@ import pytest
 
 from perfkit_core import UsageError, load
 from perfkit_core.cli.main import main
+from perfkit_core.compare.captures import of_one_kind
 from perfkit_core.compare.comparison import compare
-from perfkit_core.compare.step_kinds import of_one_kind
 from perfkit_core.trace.assembly.server_steps import serving_steps
 from tests.support.server_trace import Server, decode_and_prefill
 

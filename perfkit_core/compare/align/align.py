@@ -8,11 +8,8 @@ Biases are a special case. Some frameworks add the bias inside a matrix product 
 addition is matched with a product of the other run only if nothing else in that run matches the addition.
 
 The matched share of the step is computed from the half of the steps nearest to the median. The time of an operator is
-added to the level on which the operator was matched. Time outside operators, such as Python code, is added to one of
-two levels:
-
-- ``layer``: the other run has such time in the same category, phase and layer.
-- ``operator``: the other run has such time only in the same category and phase.
+added to the level on which the operator was matched. Time outside operators, such as Python code, matches on the level
+``operator`` if the other run has time of the same category in the same phase.
 """
 
 from __future__ import annotations
@@ -24,20 +21,19 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.base.language.messages import SIDES
 from perfkit_core.base.language.units import counted, format_ratio
 from perfkit_core.base.operators.names import GRADIENT_SUFFIX
 from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
-from perfkit_core.compare.align.operator_owner import Owners, owner_times, owners, piece_phases
+from perfkit_core.compare.align.operator_owner import Owners, owner_times, owners
 from perfkit_core.compare.equal_work import compared_windows
-from perfkit_core.compare.slices import shared_out, slices
+from perfkit_core.compare.pieces import INPUT, Pieces, pieces, shared_out
 from perfkit_core.compare.windows import Windows
-from perfkit_core.trace.model.schema import DEVICE_WORK, OTHER
+from perfkit_core.trace.model.schema import DEVICE_WORK
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import marked
-from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
@@ -52,6 +48,9 @@ _COMPOSITES: Final = {
     **dict.fromkeys(("cross_entropy", "log_softmax", "nll_loss"), "cross_entropy"),
 }
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
+KIND: Final = "kind"
+NAMED, NATIVE, DEVICE_EVENT = "canonical name", "native name", "device event"
+"""Values of the column :data:`KIND`: operators by the origin of their names, and device work outside operators."""
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "layer": (
@@ -70,10 +69,9 @@ if they have the same value for every key of a set."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"), (COMPOSITE, "phase"))
 """With these sets of keys, an unmatched item may also match an item that is already matched. All other sets compare
 only unmatched items, so that additional work of one run, such as an additional layer, remains unmatched."""
-_OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
-"""Level → columns. Time outside operators matches on a level if these columns have equal values in both runs."""
-_HOST: Final = ("framework", "launch_and_host", "idle")
-"""Step categories that count as one in matching, because only some frameworks record Python code between operators."""
+_OF_DEVICE: Final = ("compute", "communication", "copy", INPUT)
+"""Categories that are told apart in matching. All others count as one, because only some frameworks record Python code
+between operators."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
 _ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
 """Names of operators. ``add`` may add the bias of a product, and ``reshape`` may run between the product and this
@@ -100,10 +98,20 @@ class Alignment:
     per_step: bool
     rows: pd.DataFrame
     matched_share: Shares
+    traces: tuple[Trace, Trace]
+    windows: tuple[Windows, Windows]  # what is compared of each run
+    layers: tuple[dict[str, str], dict[str, str]]  # path of a layer → its name in the comparison
+    items: tuple[Items, Items]
+    pieces: tuple[Pieces, Pieces]
 
     def __repr__(self) -> str:
         shares = (f"{format_ratio(share)} of {side}" for side, of in self.matched.items() if (share := of["step"]))
         return f"<Alignment {counted(len(self.rows), 'row')}, step time matched: {' and '.join(shares) or 'none'}>"
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The number of units of work (steps, calls or recordings) to which the calls and times of a run refer."""
+        return unit_count(self.windows[0]), unit_count(self.windows[1])
 
     @property
     def matched(self) -> dict[str, dict[str, float | None]]:
@@ -115,15 +123,9 @@ class Alignment:
 def align(base: Trace, other: Trace) -> Alignment:
     """Align two runs, of the same framework or of different ones."""
     traces = (base, other)
-    per_step = all(len(step_rows(trace)) for trace in traces)
-    windows = compared_windows(base, other)
-    counts = [window.count if per_step or window.calls else 1 for window in windows]
-    layers = match_layers(base, other)
-    sides = []
-    for trace, window, count, by_path in zip(traces, windows, counts, layers, strict=True):
-        parts = per_step or window.calls
-        chosen = marked(trace, window.members(trace)) if parts else np.ones(len(trace), np.bool_)
-        sides.append(items(trace, chosen, count, by_path))
+    windows, layers = compared_windows(base, other), match_layers(base, other)
+    sides = [items(*side) for side in zip(traces, windows, layers, strict=True)]
+    counts = [unit_count(window) for window in windows]
     rows, levels = meet(sides[0].table, sides[1].table)
     for side, count in zip(SIDES, counts, strict=True):
         rows[f"{side}_calls"] /= count
@@ -132,16 +134,14 @@ def align(base: Trace, other: Trace) -> Alignment:
         rows[f"difference_{measure}_ns"] = rows[f"other_{measure}_ns"] - rows[f"base_{measure}_ns"]
         columns += [f"{side}_{measure}_ns" for side in (*SIDES, "difference")]
 
-    times = [
-        exclusive_times(trace, window, side, reached, by_path)
-        for trace, window, side, reached, by_path in zip(traces, windows, sides, levels, layers, strict=True)
-    ]
-    shares = {}
+    cut = pieces(base, windows[0]), pieces(other, windows[1])
+    times = [_by_level(*side) for side in zip(traces, cut, sides, levels, strict=True)]
+    shares: Shares = {}
     for side, mine, theirs in zip(SIDES, times, reversed(times), strict=True):
         of_side: dict[str, dict[str, float | None]] = {level: {} for level in (*LEVELS, UNMATCHED)}
         for measure in ("cpu", "device", "step"):
             if measure == "step":
-                times_by_level = by_level(mine, theirs)
+                times_by_level = _matched_times(mine, theirs)
             else:
                 sums = rows[f"{side}_{measure}_ns"].groupby(rows["level"]).sum()
                 times_by_level = {str(level): int(total) for level, total in sums.items()}
@@ -154,7 +154,9 @@ def align(base: Trace, other: Trace) -> Alignment:
     order = {level: number for number, level in enumerate((*LEVELS, UNMATCHED))}
     largest = rows[[f"{side}_{measure}_ns" for side in SIDES for measure in ("cpu", "device")]].max(axis=1)
     by = np.lexsort((-largest.to_numpy(np.int64), rows["level"].map(order).to_numpy(np.int64)))
-    return Alignment(per_step, rows[columns].iloc[by].reset_index(drop=True), shares)
+    ordered = rows[columns].iloc[by].reset_index(drop=True)
+    per_step = all(len(window.row) for window in windows)
+    return Alignment(per_step, ordered, shares, traces, windows, layers, (sides[0], sides[1]), cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +168,16 @@ class Items:
     of_event: IntArray  # The item of each event, -1 if it has none, shape (rows,).
 
 
-def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]) -> Items:
-    """Group the chosen events into items. The host times of the items sum to the time of the outermost operators. The
-    device times sum to all device work. ``layers`` maps the path of a layer to its name in the comparison."""
+def unit_count(windows: Windows) -> int:
+    return windows.count if len(windows.row) or windows.calls else 1
+
+
+def items(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Items:
+    """Group the events of the windows into items; of whole recordings, all events. The host times of the items sum to
+    the time of the outermost operators. The device times sum to all device work. ``layers`` maps the path of a layer to
+    its name in the comparison."""
+    parts = len(windows.row) or windows.calls
+    chosen = marked(trace, windows.members(trace)) if parts else np.ones(len(trace), np.bool_)
     operators = owners(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
     rows = np.flatnonzero((operators.counted | outside) & chosen)
@@ -185,16 +194,17 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]
             FUSED: _texts_at(fused(trace), rows),
             PRODUCT: products(trace, operators)[rows],
             COMPOSITE: _texts_at(_composites(operators), rows),
+            KIND: np.where(operators.row[rows] == NO_ROW, DEVICE_EVENT, np.where(operators.named[rows], NAMED, NATIVE)),
         }
     )
     order = np.lexsort(
-        [groups.keys[key].fillna("").to_numpy(str) for key in (COMPOSITE, FUSED, PRODUCT, *reversed(KEYS))]
+        [groups.keys[key].fillna("").to_numpy(str) for key in (KIND, COMPOSITE, FUSED, PRODUCT, *reversed(KEYS))]
     )
     table = groups.keys.iloc[order].reset_index(drop=True)
     cpu, device = owner_times(trace)
     times = {"cpu_ns": np.where(outside, 0, cpu), "device_ns": np.where(outside, trace.ints("dur_ns"), device)}
     for name, values in times.items():
-        table[name] = shared_out(groups.sum(values[rows])[order], steps)
+        table[name] = shared_out(groups.sum(values[rows])[order], unit_count(windows))
     table.insert(len(KEYS) + 2, "calls", groups.calls()[order])
 
     number = np.empty(len(order), np.int64)
@@ -310,41 +320,28 @@ def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def exclusive_times(
-    trace: Trace, windows: Windows, items: Items, levels: np.ndarray, layers: Mapping[str, str]
-) -> pd.DataFrame:
-    """Sum the exclusive time in the windows by level, category, phase and layer. The level is the one on which the
-    operator was matched. Time outside operators has no level yet (see :func:`by_level`)."""
-    pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
+def _by_level(trace: Trace, pieces: Pieces, items: Items, levels: np.ndarray) -> pd.Series[int]:
+    """Return the time of the pieces by level, category and phase. The level is the one on which the operator was
+    matched, or "" for time outside operators."""
     item = np.append(items.of_event, -1)[pieces.row]
-    no_item = item < 0
-    outside = (pieces.row == NO_ROW) | (owners(trace).row[pieces.row] == NO_ROW) & no_item if len(trace) else no_item
-    phase, module = trace.codes("phase"), trace.codes("module")
-    category = np.array(pieces.categories, object)[pieces.category]
-    common = np.array([*map(layers.get, module.values), None], object)
+    category = pieces.names()
+    outside = (item < 0) | ~np.isin(category, _OF_DEVICE[:3]) & (pieces.owner == NO_ROW)
     table = pd.DataFrame(
         {
-            "level": np.where(outside, None, np.append(levels, UNMATCHED)[item]),
-            "category": np.where(np.isin(category, _HOST), "host", category),
-            "phase": np.array([*phase.values, OTHER], object)[piece_phases(trace, pieces)],
-            "layer": common[np.append(module.codes, -1)[pieces.row]],
+            "level": np.where(outside, "", np.append(levels, UNMATCHED)[item]),
+            "category": np.where(np.isin(category, _OF_DEVICE), category, "host"),
+            "phase": np.array([*trace.codes("phase").values, "other"], object)[pieces.phase],
             "ns": pieces.dur_ns,
         }
     )
-    keys = ["level", "category", "phase", "layer"]
-    return table.groupby(keys, sort=False, dropna=False)["ns"].sum().reset_index()
+    return table.groupby(["level", "category", "phase"], sort=False)["ns"].sum()
 
 
-def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of the run ``mine`` on each level in ns. A level is UNMATCHED or a key of :data:`LEVELS`.
-
-    Rows for time in operators already have a level. Each row for time outside operators gets the first level of
-    ``_OUTSIDE`` on which it matches such a row of the other run, ``theirs``, or UNMATCHED if there is none."""
-    level = mine["level"].astype(object)
-    outside = theirs[theirs["level"].isna()]
-    for name, keys in _OUTSIDE.items():
-        candidates = level.isna() & mine[keys].notna().all(axis=1)
-        shared = pd.MultiIndex.from_frame(outside.loc[outside[keys].notna().all(axis=1), keys])
-        level = level.mask(candidates & pd.MultiIndex.from_frame(mine[keys]).isin(shared), name)
-    level = level.where(level.notna(), UNMATCHED)
-    return {str(name): int(total) for name, total in mine["ns"].groupby(level).sum().items()}
+def _matched_times(mine: pd.Series[int], theirs: pd.Series[int]) -> dict[str, int]:
+    """Return the time of the run ``mine`` on each level in ns. Time outside operators has a counterpart if the other
+    run has such time in the same category and phase."""
+    times: dict[str, int] = {}
+    for (level, *kind), total in zip(mine.index.tolist(), mine.tolist(), strict=True):
+        reached = level or ("operator" if ("", *kind) in theirs.index else UNMATCHED)
+        times[reached] = times.get(reached, 0) + total
+    return times

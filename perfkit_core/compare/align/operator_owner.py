@@ -1,4 +1,4 @@
-"""The operators that a comparison counts, and the phase of each piece of time.
+"""The operators that a comparison counts.
 
 An event belongs to the outermost operator around it that has a canonical name. If there is none, the event belongs to
 the outermost operator of any name.
@@ -6,10 +6,6 @@ the outermost operator of any name.
 - Operators that only run other operators (a branch, a compiled region) count as operators without a canonical name.
 - Device work belongs to the operator that launched it.
 - Operators of the optimizer phase count as ``optimizer_update``, because frameworks divide the update differently.
-
-Device time has the phase of its launch. Time outside operators has the phase of the annotation around it. Without an
-annotation, it has the phase of the host work before and after it, if both are equal. For example, Python code between
-two forward operators is forward.
 """
 
 from __future__ import annotations
@@ -23,9 +19,8 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.base.operators.names import family, is_container
-from perfkit_core.compare.slices import Slices
 from perfkit_core.trace.model.cache import once
-from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, FORWARD, OPTIMIZER, OTHER
+from perfkit_core.trace.model.schema import OPTIMIZER
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.operators.families import event_families
@@ -40,6 +35,7 @@ class Owners:
     row: IntArray  # The row of the operator, -1 if there is none.
     name: Codes  # The canonical name of the operator, else its native name, null if there is no operator.
     family: Codes  # The family of the operator, else the family of the event.
+    named: BoolArray  # Whether the name is canonical.
 
     @property
     def counted(self) -> BoolArray:
@@ -71,7 +67,8 @@ def owners(trace: Trace) -> Owners:
     position = {value: index for index, value in enumerate(values)}
     by_name = name.lookup(np.array([position.get(value or "", -1) for value in families], np.int32), np.int32(-1))
     by_event = of_event.lookup(np.array([position[value] for value in of_event.values], np.int32), np.int32(-1))
-    return Owners(row, name, Codes(np.where(by_name >= 0, by_name, by_event).astype(np.int32), values))
+    families_of = Codes(np.where(by_name >= 0, by_name, by_event).astype(np.int32), values)
+    return Owners(row, name, families_of, in_optimizer | (canonical.codes >= 0))
 
 
 def owner_times(trace: Trace) -> tuple[IntArray, IntArray]:
@@ -84,29 +81,3 @@ def owner_times(trace: Trace) -> tuple[IntArray, IntArray]:
     for values in (cpu, device):
         np.subtract.at(values, holder[inner], values[inner].copy())
     return cpu, device
-
-
-def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
-    """Return the phase of each piece of time as an index into the phase names of the trace. The index of an unknown
-    phase is the number of names. The array has the shape (pieces,)."""
-    phase, unit = trace.codes("phase"), owners(trace).row
-    row = pieces.row
-    holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
-    holder = np.where(holder == NO_ROW, row, holder)
-    owner_phase = np.append(phase.codes, -1)[holder].astype(np.int64)
-    labelled = np.append(phase.rows(DATALOADER, FORWARD, BACKWARD, OPTIMIZER), False)[holder]
-    on_host = labelled & np.append(trace.host, False)[row]
-    unlabelled = ~labelled & np.append(trace.host & (unit == NO_ROW), True)[row]
-    before, after = _last(on_host, pieces.window), _last(on_host[::-1], pieces.window[::-1])[::-1]
-    after = np.where(after >= 0, len(owner_phase) - 1 - after, -1)
-    same = unlabelled & (before >= 0) & (after >= 0) & (owner_phase[before] == owner_phase[after])
-    phases = np.where(same, owner_phase[before], owner_phase)
-    phases = np.where((row == NO_ROW) & ~same, phase.values.index(OTHER) if OTHER in phase.values else -1, phases)
-    return np.where(phases < 0, len(phase.values), phases)
-
-
-def _last(mask: BoolArray, window: IntArray) -> IntArray:
-    """Search backwards from each piece, beginning with the piece itself, to the start of its window. Return the index
-    of the nearest piece whose ``mask`` is true, or -1 if there is none."""
-    index = np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
-    return np.where((index >= 0) & (window[index] == window), index, -1)

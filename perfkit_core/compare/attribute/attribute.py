@@ -24,13 +24,11 @@ import pandas as pd
 from perfkit_core.base.algorithms import groupby, nesting, trees
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import SIDES, mark
-from perfkit_core.compare.align.layer_match import match_layers
+from perfkit_core.compare.align.align import Alignment
 from perfkit_core.compare.attribute.leaves import CATEGORY, Leaves, leaves
-from perfkit_core.compare.equal_work import compared_windows
-from perfkit_core.compare.slices import EXCLUSIVE, shared_out
+from perfkit_core.compare.pieces import BUSY, shared_out
 from perfkit_core.compare.windows import Windows
-from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.steps import activity, step_rows
+from perfkit_core.views.steps import activity
 
 STEP, RUN = "step", "run"
 OPERATOR, EVENT = "operator", "event"
@@ -43,8 +41,8 @@ _MOST_STEPS: Final = 100_000
 """Calls per step are floats, which are converted back to fractions (calls / steps). This is the largest denominator."""
 
 
-def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> pd.DataFrame:
-    """Attribute the difference between the median steps, other minus base.
+def attribute(alignment: Alignment, medians: tuple[int, int] | None = None) -> pd.DataFrame:
+    """Attribute the difference between the median steps of two aligned runs, other minus base.
 
     Return a tree in preorder, with the largest differences first. The rows without children sum to the first row. The
     table is empty if a side has no events. ``medians``: median step times (default: of all steps). Columns:
@@ -57,19 +55,15 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     - count_effect_ns, per_call_effect_ns: the parts of the difference. Above operators, they are sums over operators.
     - explained_ratio: cumulative share of the total difference, missing if the total is 0.
     """
-    traces = (base, other)
-    stepped = all(len(step_rows.step_rows(trace)) for trace in traces)
-    sides = list(compared_windows(base, other))
+    sides, traces = list(alignment.windows), alignment.traces
     if medians is not None:
         sides = [replace(windows, typical_ns=median) for windows, median in zip(sides, medians, strict=True)]
     if not all(map(len, sides)):
         return pd.DataFrame(columns=list(COLUMNS))
-    layers = match_layers(base, other)
-    if not all(layers):
-        layers = ({}, {})
-    nodes = tree(*(leaves(*side) for side in zip(traces, sides, layers, strict=True)))
+    layers = alignment.layers if all(alignment.layers) else ({}, {})
+    nodes = tree(*(leaves(*side) for side in zip(traces, sides, alignment.pieces, layers, strict=True)))
 
-    top = STEP if stepped else RUN
+    top = STEP if alignment.per_step else RUN
     beside = [windows.typical_ns - windows.mean_ns for windows in sides]
     last = [(CATEGORY, BESIDE_MEDIAN, 0, beside)] if any(beside) else []
     ends = [(top, top, NO_ROW, [windows.typical_ns for windows in sides]), *last]
@@ -104,7 +98,7 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
     # Each row has the place (device or host) of its category.
-    device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
+    device = np.isin(nodes.name, BUSY) & (nodes.level == CATEGORY) & on_device
     host_or_device = np.where(device, "device", "host").astype(object)
     host_or_device[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
     host_or_device = host_or_device[np.maximum.accumulate(np.where(depth == 1, np.arange(len(depth)), 0))]
@@ -174,11 +168,12 @@ def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
         table[f"{side}_ns"] = shared_out(table[f"{side}_ns"], of_side.windows.count)
-    events = _joined(base.events, other.events, levels[1:], "calls")
-    operators = _joined(base.operators, other.operators, levels[1:-1], "calls")
+    *of_operator, event = (level for level in levels if level not in (CATEGORY, "family"))
+    events = _joined(base.events, other.events, [*of_operator, event], "calls")
+    operators = _joined(base.operators, other.operators, of_operator, "calls")
     operators = operators.rename(columns={f"{side}_calls": f"{side}_operator_calls" for side in SIDES})
-    table = table.merge(events, on=levels[1:], how="left", sort=False)
-    return table.merge(operators, on=levels[1:-1], how="left", sort=False)
+    table = table.merge(events, on=[*of_operator, event], how="left", sort=False)
+    return table.merge(operators, on=of_operator, how="left", sort=False)
 
 
 def _joined(base: pd.DataFrame, other: pd.DataFrame, levels: list[str], number: str) -> pd.DataFrame:

@@ -9,23 +9,15 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.language.messages import mark, say
+from perfkit_core.causes.host_work import LAUNCHING, OPERATORS, UNRECORDED
+from perfkit_core.causes.segments import COMMUNICATION, COMPUTE, COPY, HOST
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, with_effects
-from perfkit_core.compare.attribute.leaves import (
-    NO_LAYER,
-    OUTSIDE,
-    PYTHON_CODE,
-    TRANSLATED,
-    UNLAUNCHED,
-    bare,
-    nothing_before,
-)
-from perfkit_core.compare.slices import EXCLUSIVE
+from perfkit_core.compare.attribute.leaves import NO_LAYER, OUTSIDE, TRANSLATED, UNLAUNCHED, bare
+from perfkit_core.compare.pieces import BUSY, HELD, PHRASES
 
 TIMES: Final = ("base_ns", "other_ns", "difference_ns")
 SUMMED: Final = (*TIMES, "count_effect_ns", "per_call_effect_ns")
 REST: Final = mark("everything else")
-_LOADING: Final = mark("waiting for data")
-_NOTHING: Final = mark("nothing recorded")
 KERNEL: Final = "kernel"
 End = tuple[str, int]
 _PARTS: Final = ("category", "phase", "layer", "family", "operator")
@@ -35,16 +27,17 @@ _PHASES: Final = {
     "optimizer": mark("optimizer"),
     "dataloader": mark("data loading"),
 }
+_NOTHING: Final = mark("nothing recorded")
 _PLACES: Final = {
-    "device_compute": mark("on the device"),
-    "exposed_communication": mark("exposed communication"),
-    "exposed_copy": mark("exposed copy"),
-    "input_wait": mark("waiting for input"),
-    "launch_and_host": mark("on the host"),
-    "compute": "",  # Only runs without device work have this category. All time is on the host, so no place is named.
-    "framework": "",
-    "idle": "",  # Idle causes are named "nothing recorded before matmul", for example, so they need no place.
+    COMPUTE: mark("on the device"),
+    COMMUNICATION: mark("exposed communication"),
+    COPY: mark("exposed copy"),
+    HOST: mark("on the host"),
 }
+_UNLIKE: Final = 0.1
+"""Shares of device time that operators launched are unlike if they differ by more than this."""
+_MAINLY: Final = 0.5
+"""Least share of the difference of a kind of host work that an operator or event has whose name is said."""
 
 
 def causes(attribution: pd.DataFrame) -> pd.DataFrame:
@@ -60,6 +53,21 @@ def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     numbers = ["base_calls", "other_calls", *TIMES]
     table = grouped[numbers].sum(min_count=1).reset_index().astype(dict.fromkeys(TIMES, np.int64))
     return explained(largest_first(with_effects(table), keys))
+
+
+def of_operators(causes: pd.DataFrame) -> tuple[float, float] | None:
+    """Return the share of the devices' time in base and other that operators launched, None if a device worked in one
+    run only. ``causes`` are the rows of :func:`causes`."""
+    busy = causes[causes["category"].isin(BUSY)]
+    inside = busy[~busy["operator"].isin([OUTSIDE, UNLAUNCHED])]
+    total, launched = (rows[["base_ns", "other_ns"]].sum().tolist() for rows in (busy, inside))
+    return (launched[0] / total[0], launched[1] / total[1]) if all(total) else None
+
+
+def unlike(shares: tuple[float, float] | None) -> bool:
+    """Return whether operators cannot be compared, because those of one run launched much more than those of the
+    other."""
+    return shares is not None and abs(shares[0] - shares[1]) > _UNLIKE
 
 
 def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
@@ -156,19 +164,16 @@ def waterfall(changes: pd.DataFrame, first: End, last: End, shown: int) -> pd.Da
 
 
 def grouped(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the ``causes`` of ``trees`` as a person would name them, those with the largest differences first. Data
-    loading is one cause, and so is time in which nothing was recorded. The part that is no cause, the difference
+    """Return the ``causes`` of ``trees`` as a person would name them, those with the largest differences first. A kind
+    of host work is one cause for each phase, and data loading is one cause. The part that is no cause, the difference
     between median and mean, is left out, and so is what does not differ.
 
     Columns: name; operator; category; place; difference_ns, and those of base_ns, other_ns, base_calls, other_calls
     that ``causes`` has.
     """
-    names = [
-        say(_LOADING) if category == "input_wait" else say(_NOTHING) if category == "idle" else label
-        for label, category in zip(labels(causes, trees), causes["category"], strict=True)
-    ]
+    names = list(labels(causes, trees))
     # Where the launches of a family were recorded in one run only, its kernels are not another cause.
-    launched = causes[(causes["operator"] != UNLAUNCHED) & causes["category"].isin(EXCLUSIVE)]
+    launched = causes[(causes["operator"] != UNLAUNCHED) & causes["category"].isin(BUSY)]
     of_family = dict(
         zip(launched["family"][::-1], pd.Series(names, causes.index, object)[launched.index][::-1], strict=True)
     )
@@ -187,37 +192,44 @@ def grouped(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> pd.DataFrame
 
 def labels(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> Iterator[str]:
     """Yield the labels of the ``causes`` of ``trees``, such as ``matmul, forward, on the device``."""
-    # Idle time is named after the next operator or event, which is a row of the same tree.
-    following = {nothing_before(name): bare(name) for tree in trees for name in tree["name"].unique()}
-    functions = _functions(trees)
+    main = _main_parts(trees)
     for row in causes.to_dict("records"):
-        name, category = row["operator"], row["category"]
-        family = bare(row["family"]).replace("_", " ")
-        if name == UNLAUNCHED and family:
+        category, family, operator = row["category"], bare(row["family"]).replace("_", " "), row["operator"]
+        place = _PLACES.get(category, "")
+        if row["family"] == UNRECORDED:
+            subject = say(_NOTHING)
+        elif category in HELD:
+            subject, part = say(row["family"]), main.get((row["family"], row["phase"]))
+            if part is not None and row["family"] != LAUNCHING:
+                subject = say("{subject} (mainly {function})", subject=subject, function=part)
+        elif category not in BUSY:
+            subject = bare(say(PHRASES.get(category, category)))
+        elif operator == UNLAUNCHED:
             subject = say("{family} without a recorded launch", family=family)
-        elif name == OUTSIDE and row["family"] not in ("", OUTSIDE):
+        elif operator == OUTSIDE and row["family"] not in TRANSLATED:
             subject = say("{family} outside operators", family=family)
-        elif name == OUTSIDE:
-            subject = say("outside operators")
-        elif name in TRANSLATED or name == BESIDE_MEDIAN:
-            subject = bare(say(name))
-            function = functions.get((category, row["phase"])) if name == PYTHON_CODE else None
-            subject = say("{subject} (mainly {function})", subject=subject, function=function) if function else subject
         else:  # Names of operators are not translated.
-            subject = say("nothing recorded before {name}", name=following[name]) if name in following else name
-        phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
-        suffix = _PLACES.get(category)
-        suffix = bare(say(category)).replace("_", " ") if suffix is None else suffix and say(suffix)
-        yield say(", ").join(part for part in dict.fromkeys((subject, phase and say(phase), suffix)) if part)
+            subject = bare(say(operator)) if operator in TRANSLATED else operator
+        if category == COMPUTE and row["place"] != "device":
+            place = ""
+        phase = _PHASES.get(row["phase"], "") if category in (*BUSY, *HELD) else ""
+        if row["family"] == UNRECORDED:
+            phase = place = ""
+        yield say(", ").join(part for part in (subject, phase and say(phase), place and say(place)) if part)
 
 
-def _functions(trees: Sequence[pd.DataFrame]) -> dict[tuple[str, str], str]:
-    """Return the Python function with the largest difference of each category and phase."""
-    found: dict[tuple[str, str], str] = {}
-    if len(trees) != 1 or PYTHON_CODE not in set(trees[0]["name"]) or "parent" not in trees[0]:
-        return found
-    events = with_path(trees[0], "event")
-    events = largest_first(events[(events["operator"] == PYTHON_CODE) & (events["difference_ns"] != 0)], ["name"])
-    for category, phase, name in zip(events["category"], events["phase"], events["name"], strict=True):
-        found.setdefault((category, phase), name)
-    return found
+def _main_parts(trees: Sequence[pd.DataFrame]) -> dict[tuple[str, str], str]:
+    """Return the operator or event that has most of the difference of each kind of host work and phase. The parts of
+    time in operators are operators, and all others are events."""
+    parts: dict[tuple[str, str], str] = {}
+    if len(trees) != 1 or "parent" not in trees[0]:
+        return parts
+    for level in ("operator", "event"):
+        rows = with_path(trees[0], level)
+        rows = rows[rows["category"].isin(HELD) & ((rows["family"] == OPERATORS) == (level == "operator"))]
+        sums = rows.groupby(["family", "phase", "name"], sort=False)["difference_ns"].sum()
+        whole = sums.groupby(["family", "phase"]).transform("sum")
+        main = sums[(sums * np.sign(whole) >= _MAINLY * whole.abs()) & (whole != 0)]
+        for (family, phase, name), _ in main.sort_values(kind="stable", key=lambda ns: -ns.abs()).items():
+            parts.setdefault((family, phase), name)
+    return parts
