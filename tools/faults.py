@@ -37,7 +37,7 @@ from faulty_training import RECORDED, TRAININGS
 from perfkit_core.errors import PerfkitError
 from perfkit_core.readers import run_folder
 from perfkit_core.recording import writer
-from perfkit_core.trace.storage import store, unwritten
+from perfkit_core.trace.storage import store
 
 LATEST_CYCLE: Final = 8
 LATEST_S: Final = 0.05
@@ -280,12 +280,12 @@ def _kept(folder: Path, fault: Fault, last: dict[int, int], result: Result) -> I
 
 def _reported(folder: Path) -> Iterator[Cycle]:
     """Yield the cycles that are reported as missing, by the file ``INCOMPLETE`` or by pending files."""
-    mark = folder / unwritten.INCOMPLETE_MARK
+    mark = folder / store.INCOMPLETE_MARK
     for line in mark.read_text(encoding="utf-8").splitlines() if mark.exists() else ():
         match = _LOST.match(line)
         if match is not None:
             yield int(match[1]), int(match[2])
-    for cycle in unwritten.pending(folder):
+    for cycle in store.pending(folder):
         if cycle.lost:
             yield int(cycle.recording.partition("-")[0]), cycle.cycle
 

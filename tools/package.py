@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -42,7 +43,7 @@ RUNS: Final = {
     "pprof": ["-m", "perfkit", "export", str(RECORDING), "-o", "stacks.pb.gz"],
     "sql": ["-m", "perfkit", "sql", str(RECORDING), "select count(*) from events"],
     "mcp": ["-c", "from perfkit_core.integrations.agents import server"],
-    "notebook": ["-c", "from perfkit_core.notebook import displays, magic"],
+    "notebook": ["-c", "from perfkit_core.notebook import magic"],
     "scale": ["-c", DASK],
 }
 """For each extra without a framework, arguments of Python that run a part of perfkit that needs the extra."""
@@ -125,11 +126,12 @@ def clean(folder: Path, requirement: str) -> Path:
     """Return the Python of a new environment with a requirement."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    install(python, requirement)
+    install(python, requirement, "--compile")  # as pip does by default: its size is measured, and demos import it
     return python
 
 
 def main() -> None:
+    os.environ["PIP_COMPILE"] = "0"  # bytecode is half of the time of an installation
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--python", action="append", default=[], metavar="VERSION", help="also resolve for this version"

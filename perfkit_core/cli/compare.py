@@ -100,9 +100,9 @@ def compare(
     option is invalid."""
     from perfkit_core.compare import multi_run
     from perfkit_core.compare.against import against_report
+    from perfkit_core.compare.captures import of_one_kind
     from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report, first_look, without_causes
-    from perfkit_core.compare.step_kinds import of_one_kind
     from perfkit_core.output.renderers.markdown import comment
     from perfkit_core.output.report.summary import cut
 

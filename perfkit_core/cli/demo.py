@@ -128,8 +128,7 @@ class _Training:
         """Run a program in a new process, and read what it recorded. Raises CaptureError."""
         from perfkit_core.measure.verify import runs
         from perfkit_core.readers.load import load
-        from perfkit_core.trace.storage.store import SUFFIX
-        from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
+        from perfkit_core.trace.storage.store import INCOMPLETE_MARK, SUFFIX
 
         number = len(self.traces[side]) + 1
         run_dir = self.folder / f"{_PROGRAMS[side]}-{number}"
@@ -182,9 +181,8 @@ class _Training:
 
     def verified(self) -> Outcome:
         """Return the outcome of the fix. The profiler is off in the steps that are compared."""
-        from perfkit_core.measure.verify.metric import Metric
         from perfkit_core.measure.verify.outcome import judged
-        from perfkit_core.measure.verify.runs import Plan, Run
+        from perfkit_core.measure.verify.runs import Metric, Plan, Run
 
         values = [(at, side, ns) for side in _PROGRAMS for at, ns in enumerate(self.step_ns(side), 1)]
         measured = [Run(at, side, ns, (self.framework,)) for at, side, ns in sorted(values)]

@@ -74,15 +74,15 @@ def writable(text: str) -> Path:
 
 
 def _limit_memory(context: click.Context, param: click.Parameter, value: str | None) -> None:
-    from perfkit_core.base.system import memory_limit
+    from perfkit_core.base.system import machine
 
     if value is None:
-        most = memory_limit.default_limit()
+        most = machine.default_limit()
     else:
         from perfkit_core.readers.load import most_memory
 
         most = most_memory(value)
-    context.with_resource(memory_limit.limited(most))
+    context.with_resource(machine.limited(most))
 
 
 def adding(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:

@@ -73,7 +73,7 @@ def verify(
     from perfkit_core.base.system import failures
     from perfkit_core.measure.verify import ledger as ledgers
     from perfkit_core.measure.verify import noise, outcome, prediction, runs
-    from perfkit_core.measure.verify.metric import Metric
+    from perfkit_core.measure.verify.runs import Metric
 
     chosen = renderer(format_name, output, without=("html", "csv"))
     plan = runs.Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)

@@ -17,8 +17,8 @@ from isal import igzip
 
 from perfkit_core.base.algorithms import arrays, intervals, nesting
 from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.outside_text import texts
 from perfkit_core.base.system.paths import as_path, replacing
-from perfkit_core.base.system.spreadsheets import texts
 from perfkit_core.errors import UsageError, spelled_like, unwritable
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import get_plugins

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.base.system.outside_text import csv_of
 from perfkit_core.base.system.packages import installed
 from perfkit_core.base.system.paths import PathLike, absolute, as_path
-from perfkit_core.base.system.spreadsheets import csv_of
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.writer import WrittenCallback
 

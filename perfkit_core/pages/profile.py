@@ -92,7 +92,7 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
     # Advice and timeline need the whole trace, but the traces of many ranks are never in memory at the same time.
     trace = profile.trace if isinstance(profile, LoadedProfile) else profile
     links: Links = {}
-    timed = trace.timed_steps if isinstance(trace, Trace) else None
+    timed, quality = (trace.timed_steps, trace.quality) if isinstance(trace, Trace) else (None, ())
     if isinstance(trace, Trace):
         sections, links = _with_trace(sections, tables, trace)
     else:
@@ -101,7 +101,7 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
         report,
         title=say("Profile of {name}", name=report.sources[0].label),
         sections=tuple(sections),
-        headline=(*headline.headline(tables, timed), *pictures.worst_rank(sections)),
+        headline=(*headline.headline(tables, timed, quality), *pictures.worst_rank(sections)),
         glance=tuple(glance(sections)),
         links=links,
     )

@@ -1,11 +1,12 @@
-"""The objects that plugins and built-ins return from their hooks. Those of views are in :mod:`.view`."""
+"""The objects that plugins and built-ins return from their hooks, and the results of checks for ``perfkit doctor``.
+Those of views are in :mod:`.view`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Literal, Protocol, TypeVar
 
 from perfkit_core.plugins.view import PAGE as PAGE
 from perfkit_core.plugins.view import Grouped as Grouped
@@ -23,6 +24,42 @@ if TYPE_CHECKING:
     from perfkit_core.trace.model.meta import Finding, TraceMeta
     from perfkit_core.trace.model.report_data import Report
     from perfkit_core.trace.model.trace import Trace
+
+Status = Literal["ok", "note", "warning", "problem"]
+"""``note``: something optional is missing. ``warning``: perfkit works, but less well. ``problem``: something that
+perfkit or an installed framework needs is broken."""
+
+PROBLEM: Final = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a check.
+
+    - ``name``: dotted name. Its first part is the topic: ``dependency.numpy``, ``framework.torch.import``.
+    - ``text``: what was found. ``fix``: what to do about it.
+    - ``data``: the same as plain data for JSON. Unknown values are None."""
+
+    name: str
+    status: Status
+    text: str
+    fix: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkChecks:
+    """Checks of a framework.
+
+    - ``distributions``: names of all packages that install this module. The first one is that of perfkit's extra.
+    - ``installed()`` checks the metadata of installed packages. It must be quick, and must not import the framework.
+    - ``running()`` imports the framework, and yields what works: the devices that it sees, and a recording. It may
+      raise, crash or hang: perfkit calls it in a new process with a time limit, and keeps what it yielded before."""
+
+    distributions: tuple[str, ...]
+    installed: Callable[[], Sequence[Check]]
+    running: Callable[[], Iterable[Check]]
+
 
 RuleInput = TypeVar("RuleInput")
 Candidate = TypeVar("Candidate")

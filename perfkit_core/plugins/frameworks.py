@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from perfkit_core.base.language.messages import Text
     from perfkit_core.base.system.device_events import DeviceClock
-    from perfkit_core.plugins.checks import FrameworkChecks
-    from perfkit_core.plugins.contracts import Remedy
+    from perfkit_core.plugins.contracts import FrameworkChecks, Remedy
     from perfkit_core.plugins.flops.registry import OperatorFormula
     from perfkit_core.trace.model.compiled_graph import CompiledGraph
     from perfkit_core.trace.model.timed_steps import TimedSteps

@@ -13,11 +13,11 @@ import msgspec
 import pandas as pd
 
 from perfkit_core.base.language.messages import Text, message
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.base.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks import files, long_recordings, reduce, run
+from perfkit_core.ranks import files, reduce, run
 from perfkit_core.ranks.plan import Job, Partial, Plan, RankSummary, plan
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions
@@ -29,6 +29,7 @@ from perfkit_core.trace.model.meta import (
     about_job,
     joined_meta,
     left_out,
+    mixed_levels,
     united,
     waits_not_known,
 )
@@ -69,7 +70,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     partials: Sequence[Partial] = ()
     # else most columns are needed as a whole anyway, or a grouping may depend on the whole recording
     if 2 * len(in_parts) > len(views) and not (job.request.native or job.request.by):
-        partials = long_recordings.reduce_parts(trace, in_parts, job)
+        partials = reduce.reduce_parts(trace, in_parts, job)
     tables: dict[str, pd.DataFrame] = {}
     steps = tuple(sorted({step for partial in partials for step in partial.facts.steps})) or step_numbers(trace)
     request = replace(job.request, steps=steps) if job.only_steps else job.request
@@ -79,7 +80,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
             tables = _merged(partials, in_parts, request)
     for view in views:
         if view.name not in tables:
-            memory_limit.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
+            machine.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
             tables[view.name] = table_of(view, trace, reduce.understood(view, request))
     tables = _without_device(tables, views, request, [trace.quality])
 
@@ -127,9 +128,10 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
         return reasons[0] if reasons else message("nothing of this kind was recorded")
 
     holds = frozenset(name for fact in facts for name in fact.recorded).__contains__
-    meta = joined_meta([fact.meta for fact in facts])
+    metas = [fact.meta for fact in facts]
+    meta = joined_meta(metas)
     recorded = united([(fact.meta.ranks, fact.quality) for fact in facts])
-    quality = (*recorded, *findings, *about_job(meta), *_unknown_waits(tables, meta, job))
+    quality = (*recorded, *findings, *mixed_levels(metas), *about_job(meta), *_unknown_waits(tables, meta, job))
     timed = next((fact.timed for fact in facts if fact.timed.steps), TimedSteps())
     return Computed(meta, quality, steps, timed, job.request, job.own_steps, tables, why_empty, holds)
 

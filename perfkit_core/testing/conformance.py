@@ -29,7 +29,7 @@ import pandas as pd
 
 from perfkit_core.base.operators.names import is_canonical
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.plugins import checks, contracts, frameworks
+from perfkit_core.plugins import contracts, frameworks
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, Source, View, ViewRequest
 from perfkit_core.plugins.frameworks import Framework
 from perfkit_core.plugins.manager import EntryPoint, Plugins, load
@@ -58,7 +58,7 @@ _PARTS: Final = {
     "calibrator": frameworks.Calibrator,
     "native_tables": frameworks.NativeTables,
     "compiled_code": frameworks.CompiledCode,
-    "checks": checks.FrameworkChecks,
+    "checks": contracts.FrameworkChecks,
 }
 """Part of a framework's record → its type."""
 _UNKNOWN: Final = {"operator_names": "operator", "operator_formulas": "operator", "range_names": "range"}

@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import BoolArray, Codes, IntArray
-from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system import machine
 from perfkit_core.trace.model.columns import MAX, MIN, SUM
 
 _GROUPING_BYTES: Final = 24
@@ -69,7 +69,7 @@ def group(keys: Mapping[str, Any]) -> Groups:
     """Return the groups of rows with equal ``keys``, which are columns of the same length. Missing keys are equal.
     Raises UsageError if the groups would exceed the limit of memory."""
     count = len(next(iter(keys.values()))) if keys else 0
-    memory_limit.require(_GROUPING_BYTES * count, "the groups of a table")
+    machine.require(_GROUPING_BYTES * count, "the groups of a table")
     code, first = groupby.distinct(keys.values(), count)
     values = {
         name: key.iloc[first].reset_index(drop=True) if isinstance(key, pd.Series) else key[first]

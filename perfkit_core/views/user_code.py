@@ -64,8 +64,7 @@ def owner_of(file: str, framework: str | None) -> Owner:
         return Owner.RUNTIME if command[1] == _PERFKIT else Owner.LIBRARY if command[1] in _COMMANDS else Owner.USER
     if not installed and (_PYTHON.search(file) or _COMPILED.search(file)):
         return Owner.RUNTIME
-    inside = file[installed[-1].end() :] if installed else file
-    package, *below = _FOLDER.split(inside)
+    package, *below = _FOLDER.split(inside_packages(file))
     if not _OWN.isdisjoint(below):
         return Owner.RUNTIME
     package = package.removesuffix(".py")
@@ -91,6 +90,12 @@ def place_of(frame: re.Match[str], line: bool = True) -> str:
     function = frame["function"].strip()
     text = f"{frame['file']}:{frame['line'] or frame['line2']}" if line else frame["file"]
     return f"{text} ({function})" if function else text
+
+
+def inside_packages(file: str) -> str:
+    """Return the path of a file below the folder of installed packages, or the whole path."""
+    installed = list(_PACKAGES.finditer(file))
+    return file[installed[-1].end() :] if installed else file
 
 
 def innermost(stack: str, framework: str | None) -> str | None:

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from perfkit_core.base.system import failures, spreadsheets
+from perfkit_core.base.system import failures, outside_text
 from perfkit_core.cli.main import main
 from perfkit_core.plugins.manager import get_plugins
 from tests.support.terminal import in_terminal, plain
@@ -109,11 +109,11 @@ def test_a_log_line_is_one_harmless_line(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize("begin", list("=+-@\t\r\n＝＋－＠"))
 def test_a_text_is_no_formula(begin: str) -> None:
     text = f"{begin}1+1"
-    assert spreadsheets.cell(text) == f"'{text}"
-    assert spreadsheets.texts(pa.array([text, "a=b", None])).to_pylist() == [f"'{text}", "a=b", None]
-    saved = csv.reader(io.StringIO(spreadsheets.csv_of(pd.DataFrame({text: [text, "a=b"], "n": [-5, 1]})), newline=""))
+    assert outside_text.cell(text) == f"'{text}"
+    assert outside_text.texts(pa.array([text, "a=b", None])).to_pylist() == [f"'{text}", "a=b", None]
+    saved = csv.reader(io.StringIO(outside_text.csv_of(pd.DataFrame({text: [text, "a=b"], "n": [-5, 1]})), newline=""))
     assert list(saved) == [[f"'{text}", "n"], [f"'{text}", "-5"], ["a=b", "1"]]
-    assert [spreadsheets.cell(value) for value in (-5, -1.5, None, "", "a-b")] == [-5, -1.5, None, "", "a-b"]
+    assert [outside_text.cell(value) for value in (-5, -1.5, None, "", "a-b")] == [-5, -1.5, None, "", "a-b"]
 
 
 @pytest.mark.parametrize("name", ["x\r=cmd", "x\n=cmd", "x\r\n=cmd", "\r", "a,b", 'a"b', "a\u2028=b"])
@@ -128,7 +128,7 @@ def test_every_reader_finds_the_rows_of_a_csv(name: str, tmp_path: Path) -> None
     }.items():
         out = tmp_path / f"{command}.csv"
         assert main([command, str(file), *options, "-o", str(out)]) == 0
-        shown = spreadsheets.cell(name)
+        shown = outside_text.cell(name)
         with out.open(encoding="utf-8", newline="") as opened:
             header, *rows = csv.reader(opened)
         assert {(len(row), row[0]) for row in rows} == {(len(header), shown)}

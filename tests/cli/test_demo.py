@@ -20,15 +20,15 @@ from tests.support.small_trace import small_trace
 
 README = Path(__file__).parents[2] / "README.md"
 MS = 1_000_000
-PREDICTED = re.compile(r"^(?:\d+ changes?:|One change:|No change|\d\. |   [^-+ ]).*$", re.MULTILINE)
-"""Advice. It depends on the machine which saves more, and on the numbers where a line breaks."""
 MEASURED = re.compile(
-    r"Times now and after a change .*?(?: [mµ]?s|processes)\.|Other processes took .*? exclude it\."
-    r"|verified|helps(?:, (?:more|less) than predicted)?|slower|refuted"
-    r"|no change within noise|cannot tell"
-    r"|\S+(?: and \S+)?: the difference may be noise\. Repeat the demo on a quieter machine\."
-    r"|(?<=: )(?:\w+ is faster|noise may explain the difference)(?=\.)"
+    r"(?:(?<= with paddle )|(?<= with torch ))[\w.+]+\n.*?(?=The fix, in)"
+    r"|(?<=Verdict\n).*?(?=Medians of)"
+    r"|Other processes took .*?exclude\s+it\."
+    r"|(?:\S+ and )?\S+: the difference may be noise\.\s+Repeat the demo on a quieter\s+machine\."
+    r"|(?<=: )(?:\w+\s+is\s+faster|noise\s+may\s+explain\s+the\s+difference)(?=\.)",
+    re.DOTALL,
 )
+"""Advice, verdicts and remarks on noise. All depend on how fast the machine is and what else it does."""
 NUMBER = re.compile(r"(?<!\w)[-−<]?\d[\d.,]*(?:\+\w+)?(?: [nµm]?s\b|%)?")
 
 
@@ -98,17 +98,20 @@ def test_a_failing_program_is_one_line(perfkit, tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.slow
 def test_the_readme_shows_what_the_demo_prints(perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output is one screen, and has the same lines as the log in the README, apart from what was measured."""
+    """The output has the same lines as the log in the README, apart from what was measured. The log is one screen.
+
+    On a busy machine the output is longer: more advice has a saving, and a sentence on other processes is added.
+    """
     if not (installed("torch") and installed("paddle")):
         pytest.skip("not all frameworks are installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo, "ROUNDS", 2)
     code, out, err = perfkit("demo")
     assert (code, err) == (0, "")
-    assert len(out.splitlines()) <= 45
     assert max(map(len, out.splitlines())) <= 100
     log = re.search(r"<!-- demo -->\n+```\n\$ perfkit demo\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert log is not None
+    assert len(log[1].splitlines()) <= 45
     assert shape(out) == shape(log[1])
     pages = "torch.html", "torch-fix.html", "paddle.html", "paddle-fix.html", "compare.html"
     assert all((tmp_path / "demo" / page).is_file() for page in pages)
@@ -116,4 +119,4 @@ def test_the_readme_shows_what_the_demo_prints(perfkit, tmp_path: Path, monkeypa
 
 def shape(log: str) -> list[str]:
     """Return the words of a log without what was predicted and measured."""
-    return NUMBER.sub("#", MEASURED.sub("", " ".join(PREDICTED.sub("", log).split()))).split()
+    return NUMBER.sub("#", MEASURED.sub("", log)).split()

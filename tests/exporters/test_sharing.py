@@ -128,6 +128,13 @@ def test_a_key_is_kept_only_with_a_value_of_its_kind() -> None:
     assert kept == {"num_tokens": 12, "nsys": {"version": "2026.2.1.210"}}
 
 
+@pytest.mark.parametrize("keys", [["cores", "threads"], ["threads", "cores"]])
+def test_kept_keys_stay_in_the_order_of_the_recording(keys: list[str]) -> None:
+    """Otherwise, two exports of a recording would differ."""
+    extra = {"host": dict.fromkeys(keys, 2)}
+    assert list(shareable(TraceMeta(source="", format="", extra=extra)).extra["host"]) == keys
+
+
 def test_a_digest_stands_for_the_host() -> None:
     import socket
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from perfkit_core.compare.gate.conditions import parsed
 from perfkit_core.errors import PerfkitError
-from perfkit_core.measure.verify.metric import Metric
+from perfkit_core.measure.verify.runs import Metric
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.select import accounted
 from tests.fuzz.mutation import mutated

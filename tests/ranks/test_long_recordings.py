@@ -15,7 +15,7 @@ import perfkit_core
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks import long_recordings
+from perfkit_core.ranks import reduce
 from perfkit_core.ranks.plan import Job, Partial
 from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.trace.model.event_columns import OutsidePartError
@@ -34,7 +34,7 @@ def computed(recorded: Trace, request: ViewRequest) -> dict[str, pd.DataFrame]:
 
 
 def parts_of(recorded: Trace, request: ViewRequest | None = None) -> list[Partial]:
-    return long_recordings.reduce_parts(recorded, VIEWS, Job((), request or ViewRequest()))
+    return reduce.reduce_parts(recorded, VIEWS, Job((), request or ViewRequest()))
 
 
 def check_equal(recorded: Trace, rows: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -43,9 +43,9 @@ def check_equal(recorded: Trace, rows: int, monkeypatch: pytest.MonkeyPatch) -> 
     groupings = sorted({grouping for view in VIEWS for grouping in view.groupings})
     requests = [ViewRequest(), ViewRequest(steps=steps[len(steps) // 2 :]), ViewRequest(pattern=".*a.*")]
     for request in requests + [ViewRequest(by=(grouping,)) for grouping in groupings]:
-        monkeypatch.setattr(long_recordings, "PART_ROWS", len(recorded))
+        monkeypatch.setattr(reduce, "PART_ROWS", len(recorded))
         whole = computed(recorded, request)
-        monkeypatch.setattr(long_recordings, "PART_ROWS", rows)
+        monkeypatch.setattr(reduce, "PART_ROWS", rows)
         found = computed(recorded, request)
         for name, table in whole.items():
             if len(table) or len(found[name]):
@@ -157,7 +157,7 @@ def test_work_of_another_step_counts_in_the_chosen_step(monkeypatch: pytest.Monk
         )
     ]
     recorded = trace(steps(8, *more))
-    monkeypatch.setattr(long_recordings, "PART_ROWS", 16)
+    monkeypatch.setattr(reduce, "PART_ROWS", 16)
     found = computed(recorded, ViewRequest(steps=(1, 5)))["overview"].set_index("kind")
     assert found.loc["memcpy", "ratio"] == pytest.approx(10 / 200)
     assert len(parts_of(recorded)) == 2
@@ -172,7 +172,7 @@ def test_a_tail_without_steps_belongs_to_the_last_part(monkeypatch: pytest.Monke
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_recordings, "PART_ROWS", 10)
+    monkeypatch.setattr(reduce, "PART_ROWS", 10)
 
 
 @pytest.mark.usefixtures("short_parts")
@@ -196,11 +196,11 @@ def test_what_runs_all_the_time_keeps_the_recording_whole(more: dict[str, Any]) 
 def test_no_part_begins_between_a_launch_and_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """The launch at the end of step 8 has its work at the beginning of step 9. The part has two more steps."""
     late = [host("launch", "runtime", 975, 5, correlation=90), device("late", "kernel", 992, 3, correlation=90)]
-    monkeypatch.setattr(long_recordings, "PART_ROWS", 42)
+    monkeypatch.setattr(reduce, "PART_ROWS", 42)
     of_parts = [partial.facts.steps for partial in parts_of(trace(steps(30, *late)))]
     assert [numbers[0] for numbers in of_parts] == [0, 8, 17]
-    monkeypatch.setattr(long_recordings, "PART_ROWS", 38)
-    monkeypatch.setattr(long_recordings, "_UNCUT", 100)  # the work is not read with the first part
+    monkeypatch.setattr(reduce, "PART_ROWS", 38)
+    monkeypatch.setattr(reduce, "_UNCUT", 100)  # the work is not read with the first part
     assert parts_of(trace(steps(30, *late))) == []
 
 

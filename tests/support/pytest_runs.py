@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from tests.support import recording_scripts
 from tests.support.paths import ROOT
 
 PLUGIN = ("-p", "perfkit_core.integrations.pytest_plugin.hooks")
@@ -21,6 +23,28 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, width: int = 120) -> None
     changed = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "COLUMNS": str(width)}
     for name, value in changed.items():
         monkeypatch.setenv(name, value)
+
+
+FORKED = """
+import os, sys, warnings
+sys.warnoptions.clear()
+warnings.resetwarnings()
+os.chdir(sys.argv[1])
+os.dup2(os.open("stdout", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+import pytest
+sys.exit(pytest.main({arguments}))
+"""
+
+
+def forked_run(folder: Path, *arguments: str, framework: str = "torch") -> pytest.RunResult:
+    """Run pytest in a folder with the plugin, in a fork of a process that has imported the framework."""
+    if not importlib.util.find_spec(framework):
+        pytest.skip(f"{framework} is not installed")
+    script = FORKED.format(arguments=[*PLUGIN, *arguments])
+    modules = recording_scripts.FRAMEWORK_MODULES[framework]
+    code, told = recording_scripts.run(script, folder, prelude="", modules=modules)
+    return pytest.RunResult(code, (folder / "stdout").read_text("utf-8").splitlines(), told.splitlines(), 0)
 
 
 MODELS = {

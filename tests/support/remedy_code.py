@@ -27,7 +27,7 @@ FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16", "passes": "
 """Values of words in braces that rules provide."""
 
 
-USUAL = {("backend", "cpu"), ("embeddings", "no")}
+USUAL = {("backend", "cpu"), ("embeddings", "no"), ("compiles", "model")}
 
 
 def ident(remedy: Remedy) -> str:

@@ -13,7 +13,7 @@ from perfkit_core.compare.gate.view_samples import Number, samples
 from perfkit_core.integrations.sql.statement import query
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import Plugins
-from perfkit_core.ranks import long_recordings
+from perfkit_core.ranks import reduce
 from perfkit_core.ranks.plan import Job
 from perfkit_core.readers.load import load_one
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
@@ -77,9 +77,9 @@ def test_merged_real_ranks_are_the_table_of_one_trace_of_all(view: View, traces:
 
 
 def test_merged_parts_are_the_table_of_the_recording(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_recordings, "PART_ROWS", 12)
+    monkeypatch.setattr(reduce, "PART_ROWS", 12)
     recorded, request = copies(9, 300), ViewRequest()
-    partials = long_recordings.reduce_parts(recorded, [view], Job((), request))
+    partials = reduce.reduce_parts(recorded, [view], Job((), request))
     assert len(partials) > 2
     merged = reduction(view).merge([partial.views[view.name] for partial in partials], request)
     pd.testing.assert_frame_equal(merged, table_of(view, recorded, request), check_exact=True)

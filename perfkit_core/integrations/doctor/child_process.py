@@ -18,7 +18,7 @@ from perfkit_core.base.system import processes
 from perfkit_core.base.system.failures import one_line
 from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.errors import PerfkitError
-from perfkit_core.plugins.checks import PROBLEM, Check
+from perfkit_core.plugins.contracts import PROBLEM, Check
 
 SECONDS: Final = 120.0
 """Time limit of a process. The first import of a framework from a network drive may take a minute."""

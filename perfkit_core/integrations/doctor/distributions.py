@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from perfkit_core.integrations.doctor import child_process
-from perfkit_core.plugins.checks import PROBLEM, Check
+from perfkit_core.plugins.contracts import PROBLEM, Check
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -19,7 +19,7 @@ from typing import Any, Final
 from perfkit_core.base.language.units import counted
 from perfkit_core.base.system.failures import one_line
 from perfkit_core.integrations.doctor import distributions, frameworks, machine_checks
-from perfkit_core.plugins.checks import PROBLEM, Check, Status
+from perfkit_core.plugins.contracts import PROBLEM, Check, Status
 from perfkit_core.plugins.manager import get_plugins
 
 

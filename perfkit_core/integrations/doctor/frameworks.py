@@ -12,7 +12,7 @@ from pathlib import Path
 from perfkit_core.base.system.failures import logger, one_line
 from perfkit_core.integrations.doctor import child_process
 from perfkit_core.integrations.doctor.distributions import DISTRIBUTION, elsewhere, installed, supported
-from perfkit_core.plugins.checks import PROBLEM, Check, FrameworkChecks
+from perfkit_core.plugins.contracts import PROBLEM, Check, FrameworkChecks
 from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import DISABLE, get_plugins
 

@@ -18,7 +18,7 @@ from perfkit_core.base.language.units import counted, format_bytes
 from perfkit_core.base.system.failures import why_unwritable
 from perfkit_core.base.system.machine import cpu_model, has_display, usable_cpus
 from perfkit_core.base.system.paths import user_folder
-from perfkit_core.plugins.checks import PROBLEM, Check, Status
+from perfkit_core.plugins.contracts import PROBLEM, Check, Status
 
 RUNS: Final = "runs"
 _REINSTALL: Final = "pip install --force-reinstall --no-deps perfkit"

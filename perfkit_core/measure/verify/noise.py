@@ -12,8 +12,8 @@ from perfkit_core.base.system import processes
 from perfkit_core.errors import CaptureError
 from perfkit_core.measure.calibration import equal_runs
 from perfkit_core.measure.verify import runs
-from perfkit_core.measure.verify.metric import Metric
 from perfkit_core.measure.verify.outcome import Outcome
+from perfkit_core.measure.verify.runs import Metric
 from perfkit_core.recording.throughput.costs import HOST
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ A text that a spreadsheet would run as a formula gets an apostrophe."""
 
 from __future__ import annotations
 
-from perfkit_core.base.system import spreadsheets
+from perfkit_core.base.system import outside_text
 from perfkit_core.errors import UsageError
 from perfkit_core.output.renderers.cells import records
 from perfkit_core.trace.model.report_data import Report
@@ -16,4 +16,4 @@ def render(report: Report) -> str:
         names = ", ".join(section.name for section in tables) or "none"
         raise UsageError(f"CSV can contain only one table, not {len(tables)} ({names})", "choose a table with --view")
     names_of_columns, rows = records(tables[0])
-    return spreadsheets.rows((names_of_columns, *rows))
+    return outside_text.rows((names_of_columns, *rows))

@@ -13,8 +13,9 @@ from typing import Final
 
 from perfkit_core.base.language import messages
 from perfkit_core.base.language.messages import Text, message, say
+from perfkit_core.base.language.shortening import cut
 from perfkit_core.output.renderers import parts, table_columns, text_table
-from perfkit_core.output.renderers.cells import cut, visible
+from perfkit_core.output.renderers.cells import visible
 from perfkit_core.trace.model.report_data import Report, Section
 
 _HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!.*(?:www\.|GH-))[\w .,/()%+-]*(?<!_)")

@@ -61,9 +61,8 @@ def _shortened(report: Report, excess: int) -> Report:
         section = sections[at]
         code = section.code_lines
         if excess > 0 and len(code) > _FEWEST_CODE:
-            lines = max(1, len(code) - excess - 1)
-            sections[at] = replace(section, code="\n".join([*code[:lines], "…"]))
-            excess -= len(code) - lines - 1
+            sections[at] = replace(section, code=say("… {count} lines (--limit 0 shows them)", count=len(code)))
+            excess -= len(code) - 1
     return replace(report, sections=tuple(sections))
 
 

@@ -9,7 +9,8 @@ from typing import Final
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 
-from perfkit_core.output.renderers.cells import cut, visible
+from perfkit_core.base.language.shortening import cut
+from perfkit_core.output.renderers.cells import visible
 from perfkit_core.output.renderers.table_columns import ShownColumn, by_worth, columns, is_measure
 from perfkit_core.trace.model.columns import DESCRIPTION, MEASURE, SHAPES
 from perfkit_core.trace.model.report_data import Section

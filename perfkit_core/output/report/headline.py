@@ -3,7 +3,7 @@ They use the tables of views."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -12,19 +12,27 @@ from perfkit_core.base.language.messages import Message, mark, message, plural, 
 from perfkit_core.base.language.units import format_ratio
 from perfkit_core.output.report.step_time import step_time
 from perfkit_core.output.report.verdict import verdict
-from perfkit_core.trace.model.meta import EDGES, spelled
+from perfkit_core.trace.model.meta import EDGES, Finding, spelled
 from perfkit_core.trace.model.serving_step import CAPTURE, DECODE, DENOISE, MIXED, PREFILL
-from perfkit_core.trace.model.timed_steps import TimedSteps
+from perfkit_core.trace.model.timed_steps import WORK_BETWEEN, TimedSteps
 
 _MIN_SHARE: Final = 0.01
 
 
-def headline(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None = None) -> tuple[Message, ...]:
+def headline(
+    tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None = None, quality: Iterable[Finding] = ()
+) -> tuple[Message, ...]:
     """Return the verdict, and sentences on the step time; for an inference server, sentences on its steps. ``tables``
     contains the tables of the views of a verdict and of ``serving``, as far as they are known. ``timed``: the steps
-    that a clock timed."""
+    that a clock timed. ``quality``: the findings on the recording."""
     served = tuple(serving_sentences(tables.get(SERVING)))
-    return served or (*verdict(tables), *_steps(tables, timed))
+    return served or (*verdict(tables, quality), *_steps(tables, timed), *work_between(quality))
+
+
+def work_between(quality: Iterable[Finding]) -> tuple[Message, ...]:
+    """Return a sentence on the work between the training steps, if a clock found that it takes long."""
+    texts = [finding.text for finding in quality if finding.code == WORK_BETWEEN]
+    return tuple(message("{text}.", text=text) for text in texts[:1])
 
 
 def _steps(tables: Mapping[str, pd.DataFrame], timed: TimedSteps | None) -> tuple[Message, ...]:

@@ -93,13 +93,14 @@ def _timed(timed: TimedSteps) -> dict[str, Fact]:
     if recorded is not None and recorded.wall_ns:
         waits = usual.waits or recorded.waits
         share = recorded.wall_ns / usual.wall_ns - 1
-        if waits:
-            share = recorded.less_waits_ns / max(usual.less_waits_ns, 1) - 1
         how = message("recording adds {share:ratio}", share=share)
         if share < 0:
             how = message("recorded steps are {share:ratio} shorter", share=-share)
         if waits:
-            how = message("{time:ns} without such waits, {how}", time=usual.less_waits_ns, how=how)
+            how = message(
+                "without such waits {time:ns}, {recorded:ns} when recorded",
+                time=usual.less_waits_ns, recorded=recorded.less_waits_ns,
+            )  # fmt: skip
         value = say("{time:ns} ({how})", time=usual.wall_ns, how=how)
     entries[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
     return entries

@@ -28,9 +28,10 @@ _PARTS: Final = {
 }  # fmt: skip
 
 
-def step_time(steps: pd.DataFrame | None, timed: TimedSteps | None = None) -> Iterator[Message]:
+def step_time(steps: pd.DataFrame | None, timed: TimedSteps | None = None, between: bool = False) -> Iterator[Message]:
     """Yield sentences on the durations of the steps. ``steps``: table of the view steps. ``timed``: the steps that a
-    clock timed, None if there was no clock."""
+    clock timed, None if there was no clock. ``between``: whether work between
+    the steps takes long."""
     if steps is None or steps.empty:
         return
     times = steps["dur_ns"].astype("float64")
@@ -59,7 +60,7 @@ def step_time(steps: pd.DataFrame | None, timed: TimedSteps | None = None) -> It
             "host ({host:ns})."
         )
         yield message(text, device=cadence, host=median)
-    yield from _unequal(steps, times)
+    yield from _unequal(steps, times, between)
 
 
 def with_clock(timed: TimedSteps, recorded_ns: float | None = None) -> Iterator[Message]:
@@ -88,8 +89,9 @@ def equal(times: pd.Series) -> bool:
     return bool(abs(times.mean() - times.median()) <= UNEQUAL * times.median())
 
 
-def _unequal(steps: pd.DataFrame, times: pd.Series) -> Iterator[Message]:
-    """Yield a sentence on the steps that make the mean differ from the median, if it does by more than a fifth."""
+def _unequal(steps: pd.DataFrame, times: pd.Series, between: bool) -> Iterator[Message]:
+    """Yield a sentence on the steps that make the mean differ from the median, if it does by more than a fifth. Work
+    ``between`` the steps, such as a rollout, has forward passes of its own, so the phases do not tell what it is."""
     if equal(times):
         return
     of_ranks = times.groupby(steps["rank"] if "rank" in steps else times * 0, dropna=False)
@@ -112,8 +114,13 @@ def _unequal(steps: pd.DataFrame, times: pd.Series) -> Iterator[Message]:
     most = max(excess, key=excess.__getitem__, default=None)
     longer = float(times[long.index].mean() - times[rest.index].median()) if len(rest) else 0.0
     holds = message("outside of all recorded phases")
-    if most is not None and 2 * excess[most] >= longer:
+    explains = most is not None and 2 * excess[most] >= longer
+    if between and (not explains or most == _PARTS["forward_ns"]):
+        holds = message("in work between the training steps")
+    elif most is not None and explains:
         holds = message("in {phase}", phase=message(most))
+    elif 2 * sum(excess.values()) >= longer:
+        holds = message("in several phases")
     named = long.sort_values("dur_ns", ascending=False, kind="stable").drop_duplicates("step").head(_NAMED)
     pairs = zip(named["step"].tolist(), named["dur_ns"].tolist(), strict=True)
     examples = [message("step {number}: {time:ns}", number=number, time=ns) for number, ns in pairs]

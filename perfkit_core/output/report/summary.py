@@ -9,9 +9,9 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.base.language.messages import Message, Text, mark, message, say
+from perfkit_core.base.language.messages import Message, Text, mark, say
 from perfkit_core.base.system.paths import readable
-from perfkit_core.causes import largest
+from perfkit_core.causes import account_view, largest
 from perfkit_core.causes.last_ranks import last_ranks
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.output.report import headline, source_facts
@@ -72,8 +72,6 @@ def of_all(request: ViewRequest) -> bool:
 
 
 _OF_VERDICT: Final = (*VIEWS, "steps", headline.SERVING)
-_OF_TRAINING: Final = ("causes", "model")
-"""Views of the steps on the host, which a server launches before the device has finished earlier steps."""
 _OF_MEMORY: Final = ("memory_places", "memory_peak", "memory")
 """Views of a brief report on a recording that has memory events, but no operators. The last one is shown if the peak is
 unknown."""
@@ -112,7 +110,7 @@ def summary_report(
     display = replace(display, average=computed.averaged)
     served = tuple(headline.serving_sentences(computed.tables.get(headline.SERVING))) if brief else ()
     if served:
-        views = [*choose_views([headline.SERVING]), *(view for view in views if view.name not in _OF_TRAINING)]
+        views = [*choose_views([headline.SERVING]), *(view for view in views if view.name != "model")]
     tables = {view.name: computed.tables[view.name] for view in views}
     check(tables, display, [column for view in views for column in view.columns])
     chosen = computed.request.steps
@@ -124,13 +122,14 @@ def summary_report(
     sentences: tuple[Message, ...] = ()
     if brief and display.limit:
         busy = bool(computed.tables["device"]["busy_ns"].gt(0).any())
-        sections = tuple(_largest_causes(part, busy) if part.name == "causes" else part for part in sections)
+        lacks = may_lack_work(computed.quality) is not None
+        sections = tuple(_largest_causes(part, busy, lacks) if part.name == "causes" else part for part in sections)
     if brief:
-        limit = tuple(verdict(computed.tables))
-        if limit and may_lack_work(computed.quality):
-            limit = (message("No verdict: events that were not interpreted or assigned may be device work."),)
+        limit = tuple(verdict(computed.tables, computed.quality))
         held = tuple(last_ranks(profile.trace)) if isinstance(profile, LoadedProfile) and limit else ()
-        sentences = served or (*limit, *held, *step_time(computed.tables["steps"], computed.timed))
+        between = headline.work_between(computed.quality)
+        times = () if served else step_time(computed.tables["steps"], computed.timed, bool(between))
+        sentences = (*served, *limit, *held, *times, *between)
         if computed.tables["operators"].empty:
             memory = choose_views(_OF_MEMORY)
             of_memory = profile.compute(memory, computed.request)
@@ -143,9 +142,9 @@ def summary_report(
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 
 
-def _largest_causes(section: Section, on_device: bool) -> Section:
+def _largest_causes(section: Section, on_device: bool, lacks_work: bool) -> Section:
     """Return the section ``causes`` with a list of the largest causes instead of the tree."""
-    table = largest.largest(section.table, on_device)
+    table = largest.largest(section.table, on_device, lacks_work)
     return replace(section, table=table, whole=section.table, columns=largest.COLUMNS, limit=len(table), unknown=None)
 
 
@@ -153,7 +152,9 @@ def account_bar(causes: Section) -> Section:
     """Return the section of the view causes as a bar with the words of the account."""
     tree = causes.table if causes.whole is None else causes.whole
     words = tree[tree["depth"] == 0].reset_index(drop=True) if len(tree) else tree
-    return replace(causes, table=words, chart=Chart("share", "cause", ("total_ns",)), note="", lines=())
+    return replace(
+        causes, table=words, chart=Chart("share", "cause", (account_view.time_column(words),)), note="", lines=()
+    )
 
 
 def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:

@@ -3,13 +3,16 @@ the account of causes, in which each nanosecond counts once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message
+from perfkit_core.base.language.shortening import cut
+from perfkit_core.causes import account_view
 from perfkit_core.causes.host_work import HOST_WORK, INPUT, LAUNCHING, OPERATORS
+from perfkit_core.causes.labels import EARLIER
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -21,6 +24,7 @@ from perfkit_core.causes.segments import (
     UNLAUNCHED,
 )
 from perfkit_core.output.report.step_time import equal
+from perfkit_core.trace.model.meta import Finding, may_lack_work
 
 DEPTH: Final = "depth"
 VIEWS: Final = ("causes", "partition", "device", "operators", "steps")
@@ -30,6 +34,9 @@ _SECOND: Final = 0.1
 _NAMED: Final = 0.25
 """Minimum share of a part of the account of a cause that is named."""
 _MOST_NAMES: Final = 2
+_PHRASES: Final = dict(account_view.PHRASES)
+_LENGTH: Final = 60
+"""Maximum number of characters of a name."""
 _LEAST: Final = 0.03
 """Minimum share of the step time of a cause that is named because it is the largest of its part."""
 
@@ -62,9 +69,9 @@ _PARTLY: Final = mark("{part}, among others {names:list}")
 _UNKNOWN: Final = mark("Cannot tell what limits it")
 
 
-def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
+def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ()) -> Iterator[Message]:
     """Yield sentences on what limits the steps, or without steps the recording. Without the table of the view causes,
-    yield nothing."""
+    yield nothing. If device work may be missing, as ``quality`` tells, say only why there is no verdict."""
     causes, devices, steps = tables.get("causes"), tables.get("device"), tables.get("steps")
     if causes is None or causes.empty or _only_ranges(tables.get("operators"), devices):
         return
@@ -72,27 +79,51 @@ def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     complete = _complete_steps(tables.get("partition"), count)
     whole = message("the step time") if count else message("the recorded time")
     lost = devices is not None and "span_ns" in devices and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()
-    if not complete and (count or lost):
+    on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
+    lacks = may_lack_work(quality)
+    if lacks is not None or (not complete and (count or lost)):
         busy = causes[(causes[DEPTH] == 0) & causes["cause"].isin((COMPUTE, COMMUNICATION, COPY))]["ratio"].sum()
         text = mark(
             "Cannot tell what limits it: device work was not recorded completely. Devices work for at least "
             "{share:ratio} of {whole}."
         )
-        yield message(text, share=float(busy), whole=whole)
+        if lacks is not None:
+            text = mark("No verdict: {why}. Devices work for at least {share:ratio} of {whole}.")
+            text = text if on_device else mark("No verdict: {why}.")
+        yield message(text, share=float(busy), whole=whole, why=lacks)
         return
-    on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
-    if steps is not None and count:  # the step time of a screen is the median
+    working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
+    devices_ns = float(causes.loc[causes[DEPTH] == 0, account_view.time_column(causes)].sum()) / working
+    whole_ns: float | None = devices_ns
+    if account_view.time_column(causes) == "launched_ns" and steps is not None:
+        whole, whole_ns = message("a step's time on the devices"), devices_ns / max(steps["step"].nunique(), 1)
+    elif steps is not None and count:  # the step time of a screen is the median
         durations = steps["dur_ns"].astype("float64")
         whole_ns = float(durations.mean()) if equal(durations) else None
-    else:
-        working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
-        whole_ns = float(causes.loc[causes[DEPTH] == 0, "total_ns"].sum()) / working
-    yield from _account(causes, whole, whole_ns, on_device)
+    own, earlier = _without_earlier(causes)
+    yield from _account(own, whole, whole_ns, on_device)
+    yield from earlier
     if complete < count:
         text = mark(
             "Only {complete} of {steps} steps count, because the device work of the others was not recorded completely."
         )
         yield message(text, complete=complete, steps=count)
+
+
+def _without_earlier(causes: pd.DataFrame) -> tuple[pd.DataFrame, list[Message]]:
+    """Return the tree without the time in which the host waits for work from before the recording, which no step and no
+    change can shorten, and a sentence on this time if it is long."""
+    rows = causes.index[(causes[DEPTH] == 1) & (causes["cause"] == EARLIER)]
+    if rows.empty:
+        return causes, []
+    whole_ns = causes.loc[causes[DEPTH] == 0, "total_ns"].sum()
+    causes, waits = causes.copy(), causes.loc[rows]
+    causes.loc[(causes[DEPTH] == 0) & (causes["cause"] == IN_FLIGHT), "ratio"] -= waits["ratio"].sum()
+    text = mark(
+        "Besides, the host waits {time:ns} in {call} for work that was launched before the recording and is not in it."
+    )
+    said = message(text, time=int(waits["total_ns"].sum()), call=causes.loc[rows[0] + 1, "cause"])
+    return causes.drop([*rows, *(rows + 1)]), [said] * bool(waits["total_ns"].sum() >= _SECOND * whole_ns)
 
 
 def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -> bool:
@@ -120,7 +151,7 @@ def _account(causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_de
         template = (_PARTS if on_device else _ON_HOST)[word]
         time = None if whole_ns is None else message(" ({time:ns})", time=share * whole_ns)
         part = message(template, share=share, whole=whole, time=time)
-        names, named = _names(below if word == HOST else below[below[DEPTH] == 1], share)
+        names, named = _names(below if word in account_view.INNER else below[below[DEPTH] == 1], share)
         said = part if not names else message(_MOSTLY if named >= share / 2 else _PARTLY, part=part, names=names)
         if number:
             yield message("Besides, {said}.", said=said)
@@ -158,19 +189,20 @@ def _names(below: pd.DataFrame, share: float) -> tuple[list[Message], float]:
         rows = below[(below[DEPTH] == depth) & (below["ratio"] >= _NAMED * share)]
         rows = rows.sort_values("ratio", ascending=False, kind="stable").head(_MOST_NAMES)
         if rows["ratio"].sum() > named[1] and named[1] < share / 2:
-            named = [_name(row) for _, row in rows.iterrows()], float(rows["ratio"].sum())
+            named = [named_cause(row) for _, row in rows.iterrows()], float(rows["ratio"].sum())
     if not named[0]:  # no cause is large: the largest one, if it takes a part of the step that is worth a look
         rows = below[(below[DEPTH] == 1) & (below["ratio"] >= _LEAST)].nlargest(1, "ratio")
-        named = [_name(row) for _, row in rows.iterrows()], float(rows["ratio"].sum())
+        named = [named_cause(row) for _, row in rows.iterrows()], float(rows["ratio"].sum())
     return named
 
 
-def _name(row: pd.Series) -> Message:
+def named_cause(row: pd.Series) -> Message:
+    """Return a cause with its share and place. ``row`` has the columns ``cause``, ``ratio`` and ``place``."""
     where = row["place"]
     text = (
         mark("{name} ({share:ratio})")
         if pd.isna(where) or where == row["cause"]
         else mark("{name} ({share:ratio}, in {where})")
     )
-    name = message(row["cause"]) if row["cause"] in HOST_WORK else row["cause"]
+    name = message(_PHRASES[row["cause"]]) if row["cause"] in HOST_WORK else cut(row["cause"], _LENGTH)
     return message(text, name=name, share=float(row["ratio"]), where=where)

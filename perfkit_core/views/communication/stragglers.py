@@ -10,14 +10,18 @@ caused the waits of the others."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, filled
 from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import MAX, MIN, RANK, count, duration, key, share, text
+from perfkit_core.trace.model.side_tables import AWAITED_RANKS
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.tables import lower_median, no_rows, rounded_division
 
@@ -95,6 +99,27 @@ def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     }  # fmt: skip
     result = pd.DataFrame(columns).rename_axis("step").reset_index().fillna({"collectives": 0, "incomplete": 0})
     return result.astype(_OF_STEP)
+
+
+class Awaited(NamedTuple):
+    """The wait of each collective for the rank that its device waits for last, as the device recorded it. Arrays have
+    shape (rows,); the rank is -1, and the times are 0, for events without such a wait."""
+
+    rank: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+
+@once
+def awaited(trace: Trace) -> Awaited:
+    rank, start, end = filled(len(trace), NO_ROW), filled(len(trace), 0), filled(len(trace), 0)
+    table = trace.tables[AWAITED_RANKS]
+    if len(table):
+        cells = {name: table[name].to_numpy() for name in table.column_names}
+        rows = cells["row"]
+        rank[rows], start[rows] = cells["awaited"], trace.ints("start_ns")[rows] + cells["after_ns"]
+        end[rows] = np.minimum(start[rows] + cells["wait_ns"], trace.end_ns[rows])
+    return Awaited(rank, start, end)
 
 
 _TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")

@@ -69,6 +69,9 @@ _LEAST_OUTSIDE: Final = 0.5
 """Times outside of the steps that are shorter than this share of a step are not reported."""
 DEVICE_BOUND: Final = 1.02
 """The device determines the length of the steps if its cadence exceeds the host's steps by this factor."""
+IN_ORDER: Final = 0.9
+"""Minimum share of successive steps whose device work begins in their order; else requests overlap, and the time from
+the work of one step to that of the next is not the time of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,5 +273,6 @@ def _device_cadence(trace: Trace, rank: int, begin: IntArray, end: IntArray) -> 
     launched = first < np.iinfo(np.int64).max
     follows = begin[1:] - end[:-1] <= LONGER * (end - begin)[:-1]
     known = launched[1:] & launched[:-1] & follows & (first[1:] >= first[:-1])
-    cadence[:-1][known] = np.diff(first)[known]
+    if known.sum() >= IN_ORDER * follows.sum():
+        cadence[:-1][known] = np.diff(first)[known]
     return cadence

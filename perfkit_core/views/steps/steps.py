@@ -27,6 +27,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
 from perfkit_core.views.steps.inferred_steps import why_no_steps
+from perfkit_core.views.steps.steady_steps import IN_ORDER
 from perfkit_core.views.tables import concat, integers
 
 
@@ -41,8 +42,12 @@ def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFra
     first_work = result.pop("first_work_ns")
     next_work = first_work.shift(-1)
     follows = np.append((np.diff(rank) == 0) & (np.diff(result["step"].to_numpy(np.int64)) == 1), False)
+    complete = result["device_launched_ns"].notna().to_numpy(np.bool_)
+    follows &= complete & np.append(complete[1:], False)
     cadence = next_work - first_work
-    result["device_cadence_ns"] = cadence.where(follows & (cadence >= 0).fillna(False))
+    known = follows & (cadence >= 0).fillna(False).to_numpy(np.bool_)
+    pairs, in_order = (np.bincount(rank, mask, len(ranks)) for mask in (follows, known))
+    result["device_cadence_ns"] = cadence.where(known & (in_order >= IN_ORDER * pairs)[rank])
     for name in (f"{phase}_ns" for phase in PHASES if phase != OTHER):
         has_phases = result[name].notna().groupby(rank).transform("any")  # a part of a rank may have no phases
         result[name] = result[name].mask(result[name].isna() & has_phases, 0)

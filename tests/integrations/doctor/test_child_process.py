@@ -14,7 +14,7 @@ pytestmark = pytest.mark.bare
 CHECKS = """
 import os, signal, time
 from perfkit_core.errors import CaptureError
-from perfkit_core.plugins.checks import Check
+from perfkit_core.plugins.contracts import Check
 FIRST = Check("first", "ok", "the first \\udcff", data={"n": 1})
 
 def works(): print("noise", flush=True); yield FIRST

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.integrations.doctor import frameworks
-from perfkit_core.plugins.checks import Check, FrameworkChecks
+from perfkit_core.plugins.contracts import Check, FrameworkChecks
 from perfkit_paddle import wheels
 from tests.integrations.doctor.conftest import Packages
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.bare
 NEEDS = ("sail>=2.0; extra == 'sail'",)
 PLUGIN = """
 from perfkit_core.plugins import hookimpl
-from perfkit_core.plugins.checks import Check, FrameworkChecks
+from perfkit_core.plugins.contracts import Check, FrameworkChecks
 from perfkit_core.plugins.frameworks import Framework
 
 def running():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.integrations.doctor import examine
-from perfkit_core.plugins.checks import Check
+from perfkit_core.plugins.contracts import Check
 
 pytestmark = pytest.mark.bare
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.pytest_runs import MODELS, PLUGIN, file_of_tests, plain_environment
+from tests.support.pytest_runs import MODELS, file_of_tests, forked_run, plain_environment
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -203,9 +201,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         (folder / f"{name}.py").write_text(file_of_tests(request.param, NATIVE[request.param]) + tests)
     with pytest.MonkeyPatch.context() as monkeypatch:
         plain_environment(monkeypatch)
-        command = [sys.executable, "-m", "pytest", *PLUGIN, "-W", "ignore", "--strict-markers", "-rA"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
-    return Run(request.param, folder, done.stdout)
+        result = forked_run(folder, "-W", "ignore", "--strict-markers", "-rA", framework=request.param)
+    return Run(request.param, folder, str(result.stdout) + "\n")
 
 
 def test_limits(run: Run) -> None:

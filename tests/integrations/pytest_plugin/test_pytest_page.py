@@ -11,7 +11,7 @@ from importlib.metadata import version
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.pytest_runs import PLUGIN, plain_environment
+from tests.support.pytest_runs import forked_run, plain_environment
 
 pytest_plugins = "pytester"
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -41,7 +41,7 @@ def test_the_runs_on_the_page(pytester: pytest.Pytester, monkeypatch: pytest.Mon
 
 
 def run(pytester: pytest.Pytester, *options: str) -> str:
-    result = pytester.runpytest_subprocess(*PLUGIN, "-q", *options)
+    result = forked_run(pytester.path, "-q", *options)
     lines = [re.sub(r" in [\d.]+s( \(\d+:\d+:\d+\))?$", "", line.rstrip()) for line in result.outlines]
     return "\n".join([" ".join(["$ pytest -q", *options]), *lines]) + "\n"
 

@@ -10,7 +10,7 @@ import pytest
 
 from perfkit_core.readers.load import load
 from tests.support.paths import ROOT
-from tests.support.pytest_runs import MODELS, PLUGIN, file_of_tests, plain_environment
+from tests.support.pytest_runs import MODELS, PLUGIN, file_of_tests, forked_run, plain_environment
 
 pytest_plugins = "pytester"
 pytestmark = pytest.mark.live
@@ -24,11 +24,15 @@ def write(pytester: pytest.Pytester, framework: str, tests: str, name: str = "te
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs pytest in a new process with the plugin, and with no other plugin."""
+    """Return a function that runs pytest in a new process with the plugin, and with no other plugin. A fork of a
+    process that has imported a framework runs it, unless ``framework`` is None."""
     plain_environment(monkeypatch)
 
-    def pytest_run(*arguments: str) -> pytest.RunResult:
-        return pytester.runpytest_subprocess(*PLUGIN, "-W", "ignore", "--strict-markers", *arguments, timeout=300)
+    def pytest_run(*arguments: str, framework: str | None = "torch") -> pytest.RunResult:
+        options = ("-W", "ignore", "--strict-markers", *arguments)
+        if framework is None:
+            return pytester.runpytest_subprocess(*PLUGIN, *options, timeout=300)
+        return forked_run(pytester.path, *options, framework=framework)
 
     return pytest_run
 
@@ -84,42 +88,66 @@ def test_parts(perf):
 """
 
 
-@pytest.mark.slow
-def test_baselines_with_several_workers(pytester: pytest.Pytester, run: Run) -> None:
-    """Parametrized tests of both frameworks have their own baselines, whichever process runs them."""
-    pytest.importorskip("xdist")
-    for framework in MODELS:
-        write(pytester, framework, TESTS, f"test_{framework}")
-    result = run("-p", "xdist", "-n", "2", "--perf-update")
-    result.assert_outcomes(passed=8)
-    result.stdout.fnmatch_lines_random([f"stored 4 baselines in perf_baselines/test_{name}.json" for name in MODELS])
-    (path,) = pytester.path.glob("perf_baselines/test_paddle.json")
-    stored = json.loads(path.read_text())["tests"]
-    assert list(stored) == ["test_forward[1]", "test_forward[2]", "test_parts / relu", "test_same"]
-    assert stored["test_forward[2]"]["cpu"]["operators"] == {"add dygraph": 4, "matmul dygraph": 4, "relu dygraph": 2}
-    assert stored["test_forward[2]"]["cpu"]["counts"] == {
-        "copies": None, "kernels": None, "operators": 10, "peak_bytes": 256, "syncs": None,
-    }  # fmt: skip
+CHANGED = TESTS.replace("model(x)", "model(x) * 2").replace("model[1](x)", "pass")
 
-    changed = TESTS.replace("model(x)", "model(x) * 2").replace("model[1](x)", "pass")
-    for framework in MODELS:
-        write(pytester, framework, changed, f"test_{framework}")
-    result = run("-p", "xdist", "-n", "2", "--perf-runs", "runs")
-    result.assert_outcomes(failed=4, passed=4)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", MODELS)
+def test_baselines(pytester: pytest.Pytester, run: Run, framework: str) -> None:
+    """Parametrized tests have their own baselines, in a file for each file of tests."""
+    write(pytester, framework, TESTS)
+    result = run("--perf-update", framework=framework)
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["stored 4 baselines in perf_baselines/test_model.json"])
+    stored = json.loads((pytester.path / "perf_baselines" / "test_model.json").read_text())["tests"]
+    assert list(stored) == ["test_forward[1]", "test_forward[2]", "test_parts / relu", "test_same"]
+    twice = stored["test_forward[2]"]["cpu"]
+    if framework == "paddle":
+        assert twice["operators"] == {"add dygraph": 4, "matmul dygraph": 4, "relu dygraph": 2}
+        assert twice["counts"] == {
+            "copies": None, "kernels": None, "operators": 10, "peak_bytes": 256, "syncs": None,
+        }  # fmt: skip
+
+    write(pytester, framework, CHANGED)
+    result = run("--perf-runs", "runs", framework=framework)
+    result.assert_outcomes(failed=2, passed=2)
+    lines = {
+        "torch": ["aten::mul                     0            2           2"],
+        "paddle": [
+            "  operators: 12, limit 10",
+            "Name           Base calls  Other calls  Difference",
+            "scale dygraph           0            2           2",
+            "test_model.py::test_parts / relu  operators  1      0         below the baseline",
+        ],
+    }[framework]
     result.stdout.fnmatch_lines_random(
         [
             "test_forward[[]2[]] exceeds its performance budget",
-            "  operators: 12, limit 10",
-            "Calls that differ from the baseline (paddle *, cpu)",
-            "Name           Base calls  Other calls  Difference",
-            "scale dygraph           0            2           2",
-            "aten::mul                     0            2           2",
-            "test_paddle.py::test_parts / relu  operators   1          0          below the baseline",
+            f"Calls that differ from the baseline ({framework} *, cpu)",
+            *lines,
         ]
     )
     assert "test_same" not in result.stdout.str()
-    (file,) = pytester.path.glob("runs/test_paddle.py-test_forward-2-*")
-    assert load(file).operators.sum() == 12
+    (file,) = pytester.path.glob("runs/test_model.py-test_forward-2-*")
+    added = {"torch": 10, "paddle": 2}[framework]  # torch also converts the 2, which takes four operators
+    assert load(file).operators.sum() == twice["counts"]["operators"] + added
+
+
+@pytest.mark.slow
+def test_baselines_of_several_workers(pytester: pytest.Pytester, run: Run) -> None:
+    """The main process stores what the workers count, whichever process runs a test."""
+    pytest.importorskip("xdist")
+    write(pytester, "torch", TESTS, "test_first")
+    write(pytester, "torch", TESTS, "test_second")
+    workers = ("-p", "xdist", "-n", "2", "--dist", "load")
+    result = run(*workers, "--perf-update")
+    result.assert_outcomes(passed=8)
+    stored = [f"stored 4 baselines in perf_baselines/test_{name}.json" for name in ("first", "second")]
+    result.stdout.fnmatch_lines_random(stored)
+    write(pytester, "torch", CHANGED, "test_second")
+    result = run(*workers)
+    result.assert_outcomes(failed=2, passed=6)
+    result.stdout.fnmatch_lines(["Calls that differ from the baseline (torch *, cpu)"])
 
 
 @pytest.mark.slow
@@ -171,7 +199,7 @@ def test_without_a_framework(pytester: pytest.Pytester, run: Run) -> None:
         def test_none():
             pass
     """)  # fmt: skip
-    result = run()
+    result = run(framework=None)
     result.stdout.fnmatch_lines(["perf_budget: no framework is imported; import the right one at the top *"])
 
 
@@ -224,6 +252,6 @@ def test_baselines_are_stored_without_the_terminal(pytester: pytest.Pytester, ru
 def test_a_folder_that_cannot_be_written_ends_the_run_at_once(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile("def test_nothing(): pass")
     (pytester.path / "file").touch()
-    result = run("--perf-runs", "file")
+    result = run("--perf-runs", "file", framework=None)
     assert (result.ret, result.outlines[1:]) == (pytest.ExitCode.USAGE_ERROR, [])
     assert result.errlines[0] == "ERROR: --perf-runs file: cannot be written (File exists); give another folder"

@@ -14,8 +14,8 @@ from perfkit_core.compare.report import comparison_report
 from perfkit_core.measure.calibration import equal_runs
 from perfkit_core.measure.calibration.equal_runs import DEVICE, HOST, MOMENT_NS
 from perfkit_core.measure.verify import noise, runs
-from perfkit_core.measure.verify.metric import Metric
 from perfkit_core.measure.verify.outcome import judged, report
+from perfkit_core.measure.verify.runs import Metric
 from perfkit_core.measure.verify.step_times import StepTimes
 from perfkit_core.recording.throughput.costs import HOST as HOST_CLOCK
 from perfkit_core.trace.model.trace import Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.measure.verify.metric import Finished, Metric
+from perfkit_core.measure.verify.runs import Finished, Metric
 from perfkit_core.measure.verify.step_times import StepTimes
 
 

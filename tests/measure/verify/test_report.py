@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from perfkit_core.measure.verify.metric import Metric
 from perfkit_core.measure.verify.outcome import judged, report
 from perfkit_core.measure.verify.prediction import Predicted
-from perfkit_core.measure.verify.runs import Plan, Run, Side
+from perfkit_core.measure.verify.runs import Metric, Plan, Run, Side
 
 
 def said(base: str, change: str, advice: str | None) -> str:

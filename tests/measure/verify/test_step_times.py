@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.measure.verify.metric import Metric
-from perfkit_core.measure.verify.runs import run_once
+from perfkit_core.measure.verify.runs import Metric, run_once
 from perfkit_core.measure.verify.step_times import OptimizerSteps, StepTimes, environment, read
 from perfkit_core.recording.throughput.loop import Throughput
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.output.renderers.cells import cut
+from perfkit_core.base.language.shortening import cut
 
 COPY = (
     "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<4u>, "
@@ -13,6 +13,7 @@ COPY = (
 )
 
 
+PLACE = "/home/user/project/train.py:7 (loss), numpy/_core/fromnumeric.py (sort), 25 of 26 samples"
 FILL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul>>"
     "(int, at::native::FillFunctor<float>, std::array<char*, 1ul>)"
@@ -37,6 +38,9 @@ FILL = (
         ("operator<(first_type, second_type) const &", 20, "operator<(…) const &"),
         ("a->b<first_type, second_type> in the end", 20, "a->b<…> in the end"),
         ("a_profiler_of_resnet50.py(42): <module>", 30, "a_profiler_of_r…(42): <module>"),
+        (PLACE, 80, "/home/user/project/train.py:7 (loss), numpy/_core/fromnumeric.py (sort)"),
+        (PLACE, 48, "train.py:7 (loss), fromnumeric.py (sort)"),
+        (PLACE, 30, "train.py:7 (loss), sort"),
         ("no lists, only a long sentence of words", 20, "no lists, … of words"),
         ("(" * 50, 11, "(((((…((((("),
     ],

@@ -50,3 +50,14 @@ def test_the_first_lines(traces: Path, accounts: dict[str, Any], name: str, limi
         assert share
         # perfkit leaves out a last step of mi250-minitoy-train, which has no work
         assert float(share[1]) == pytest.approx(100 * account[word] / account["total_ns"], abs=0.6)
+
+
+@pytest.mark.parametrize(("name", "busy"), [("mi300x-deepseek-decode", 90.6), ("vllm-decode-graph", 99.4)])
+def test_what_limits_a_server_that_replays_graphs(traces: Path, name: str, busy: float) -> None:
+    """The host takes a fifth of the time in which the device does the work of the step: raw 8.01 of 8.83 ms."""
+    report = summary_report(
+        load(traces / "serving" / f"{name}.json.gz"), choose_views(["causes"]), ViewRequest(), brief=True
+    )
+    lines = [english(line) for line in report.headline]
+    assert lines[0].startswith("Serving, decode: ")
+    assert lines[1].startswith(f"Device-bound: devices compute for {busy}% of a step's time on the devices (")

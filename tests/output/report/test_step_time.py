@@ -13,13 +13,14 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.base.algorithms.sample_statistics import outlying
 from perfkit_core.base.language.messages import Message, english
-from perfkit_core.output.report.headline import headline
+from perfkit_core.output.report.headline import headline, work_between
 from perfkit_core.output.report.source_facts import source
 from perfkit_core.output.report.step_time import step_time, with_clock
 from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
@@ -58,7 +59,7 @@ def test_all_screens_say_the_same_step_time() -> None:
     """The source line, the summary and the page have the wall time of a step and name its time without waits."""
     trace = clocked(small_trace(), {"-": timed(60, 160, 0.25)})
     fact = source(trace).facts["Unprofiled step"].value
-    assert fact == "60.0 ms (45.0 ms without such waits, recording adds 167%)"
+    assert fact == "60.0 ms (without such waits 45.0 ms, 120 ms when recorded)"
     brief = summary_report(trace, choose_views(["overview"]), ViewRequest(), brief=True)
     shorter = "A step takes 60.0 ms without the profiler. The recorded steps were shorter: 9.00 ms."
     assert shorter in [*map(english, brief.headline)]
@@ -75,6 +76,19 @@ def table(**columns: list[int | None]) -> pd.DataFrame:
     })  # fmt: skip
 
 
+def test_forward_passes_of_a_rollout_are_work_between_the_steps() -> None:
+    """A step that waits for its batch is long for another reason."""
+    for part, reason in (("forward", "work between the training steps"), ("dataloader", "data loading")):
+        steps = table(dur=[10, 10, 10, 10, 60], **{part: [1, 1, 1, 1, 50]})
+        *_, mean = said(step_time(steps, between=True))
+        assert mean.endswith(f"most of its additional time is in {reason}.")
+
+
+def test_work_between_the_steps_is_said_with_its_place() -> None:
+    text = "38.5% of the time lies between the training steps: most of it in rollout (ppo.py:37)"
+    assert [english(said) for said in work_between([Finding("work-between-steps", text, note=True)])] == [f"{text}."]
+
+
 @pytest.mark.parametrize(
     ("steps", "sentence"),
     [
@@ -85,6 +99,10 @@ def table(**columns: list[int | None]) -> pd.DataFrame:
         (table(dur=[10, 40, 10, 10, 60], dataloader=[1, 1, 1, 1, 2]),
          "Their mean is 26.0 ms: 2 of 5 steps are long (step 4: 60.0 ms, step 1: 40.0 ms), and most of their "
          "additional time is outside of all recorded phases."),
+        (table(dur=[10] * 7 + [40] * 3, forward=[1] * 7 + [31, 1, 1], backward=[1] * 8 + [31, 1],
+               optimizer=[1] * 9 + [31]),
+         "Their mean is 19.0 ms: 3 of 10 steps are long (step 7: 40.0 ms, step 8: 40.0 ms, step 9: 40.0 ms), and most "
+         "of their additional time is in several phases."),
         (table(dur=[10, 20, 30, 40, 200]),  # the steps differ by about as much as the longest but one
          "Their mean is 60.0 ms: 1 of 5 steps is long (step 4: 200 ms), and most of its additional time is outside of "
          "all recorded phases."),

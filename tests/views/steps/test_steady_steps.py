@@ -18,6 +18,7 @@ from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.steps.inferred_steps import CATEGORY, CODE, SET_APART, WHOLE, with_inferred_steps
 from perfkit_core.views.steps.steady_steps import SteadySteps, steady_steps
 from tests.support.events import device, host, rows, trace
+from tests.support.tables import view_table
 
 Events = list[dict[str, Any]]
 LOADER, UPDATE = "enumerate(Loader)", "Optimizer.step#SGD.step"
@@ -303,6 +304,19 @@ def test_the_cadence_of_the_device() -> None:
     assert found.device_cadence_ns.tolist() == [30, 30, 30, -1]
     assert found.length_ns().tolist() == [30, 30, 30, 10]
     assert found.sources[0].kind == "recorded"
+
+
+def test_requests_that_overlap_have_no_cadence() -> None:
+    steps = [
+        [
+            host(f"step {k}", "step", 10 * k, 10, step=k),
+            host("launch", "runtime", 10 * k + 1, 2, correlation=k + 1),
+            device("k", "kernel", 50 + 30 * (k ^ 1), 30, correlation=k + 1),  # each second one is served first
+        ]
+        for k in range(4)
+    ]
+    assert steady_steps(joined(*steps)).device_cadence_ns.tolist() == [-1] * 4
+    assert view_table("steps", joined(*steps))["device_cadence_ns"].isna().all()
 
 
 def test_inferred_steps_become_events() -> None:

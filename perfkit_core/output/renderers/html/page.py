@@ -11,17 +11,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from perfkit_core.base.language.messages import language, say, texts_of
+from perfkit_core.base.language.shortening import cut
 from perfkit_core.base.language.units import FAMILIES
 from perfkit_core.output.renderers import cells, parts
-from perfkit_core.output.renderers.html import (
-    bars,
-    chapters,
-    charts,
-    colours,
-    packing,
-    sections,
-    table_rows,
-)
+from perfkit_core.output.renderers.html import bars, charts, colours, packing, sections, table_rows
 from perfkit_core.trace.model.columns import ADDRESS
 from perfkit_core.trace.model.report_data import Report
 
@@ -45,7 +38,7 @@ LINKS: Final = ("things.js", "cards.js", "search.js")
 def render(report: Report) -> str:
     blocks = sections.of_sections(report.sections)
     tops, findings = sections.nested(blocks), parts.findings(report)
-    contents = chapters.chapters(tops, len(findings))
+    contents = sections.chapters(tops, len(findings))
     figures, rich = any(block.figure for block in blocks), any(block.rich for block in blocks)
     timelines = any(block.timeline for block in blocks)
     named = any(column.declared.thing not in ("", ADDRESS) for block in blocks for column in block.columns)
@@ -74,8 +67,8 @@ def render(report: Report) -> str:
         beside_most=parts.BESIDE,
         blocks=tops,
         chapters=contents,
-        single=chapters.is_profile(contents),
-        missing=chapters.missing(tops),
+        single=sections.is_profile(contents),
+        missing=sections.missing(tops),
         links=table_rows.links(report, blocks) if linked else "",
         ids={block.section.name: block.id for block in blocks},
         glance=list(map(sections.at_a_glance, report.glance)),
@@ -107,7 +100,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(say=say, address=ADDRESS, rows=table_rows.rows)
-    environment.filters.update(visible=cells.visible, bar=table_rows.bar, cut=cells.cut, packed=packing.packed)
+    environment.filters.update(visible=cells.visible, bar=table_rows.bar, cut=cut, packed=packing.packed)
     return environment
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from perfkit_core.base.language.messages import mark, say
-from perfkit_core.output.renderers.cells import MISSING, cut, text, visible
+from perfkit_core.base.language.shortening import cut
+from perfkit_core.output.renderers.cells import MISSING, text, visible
 from perfkit_core.output.renderers.html.packing import packed
 from perfkit_core.output.renderers.html.sections import LONGEST, SHORTEST, Block
 from perfkit_core.output.renderers.table_columns import ShownColumn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from perfkit_core.output.renderers.html import boxes
+from perfkit_core.output.renderers.html import charts
 from perfkit_core.trace.model.report_data import Chart, Section
 
 CHART = Chart("icicle", "name", ("total_cpu_ns", "total_device_ns"))
@@ -21,7 +21,7 @@ def drawing(*rows: tuple[int, str, int, int | None]) -> tuple[Section, Chart]:
 
 
 def test_boxes_have_the_sizes_of_the_table() -> None:
-    drawn = boxes.hierarchy(*drawing((0, "a", 90, None), (1, "b", 50, 4), (1, "c", 30, None), (0, "d", 7, 1)))
+    drawn = charts.hierarchy(*drawing((0, "a", 90, None), (1, "b", 50, 4), (1, "c", 30, None), (0, "d", 7, 1)))
     assert drawn is not None
     assert drawn["labels"] == ["a", "b", "c", "d"]
     assert drawn["parents"] == [-1, 0, 0, -1]
@@ -33,15 +33,15 @@ def test_boxes_have_the_sizes_of_the_table() -> None:
 
 
 def test_an_empty_weight_is_not_offered() -> None:
-    drawn = boxes.hierarchy(*drawing((0, "a", 90, None), (1, "b", 50, 0)))
+    drawn = charts.hierarchy(*drawing((0, "a", 90, None), (1, "b", 50, 0)))
     assert drawn is not None
     assert [weight["name"] for weight in drawn["weights"]] == ["Total CPU"]
-    assert boxes.hierarchy(*drawing((0, "a", 0, None))) is None
+    assert charts.hierarchy(*drawing((0, "a", 0, None))) is None
 
 
 def test_of_many_rows_the_largest_are_drawn_with_all_above_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boxes, "MOST_NODES", 3)
+    monkeypatch.setattr(charts, "MOST_NODES", 3)
     rows = [(0, "a", 100, 0), (1, "small", 1, 0), (1, "b", 60, 0), (2, "c", 55, 0), (2, "tiny", 2, 0), (0, "d", 5, 0)]
-    drawn = boxes.hierarchy(*drawing(*rows))
+    drawn = charts.hierarchy(*drawing(*rows))
     assert drawn is not None
     assert (drawn["labels"], drawn["parents"], drawn["left_out"]) == (["a", "b", "c"], [-1, 0, 1], 3)
