@@ -65,8 +65,18 @@ def install(python: Path, requirement: str, *options: str) -> None:
 
 
 def build(folder: Path) -> Path:
-    """Build the sdist, and the wheel from it. Return the path of the wheel."""
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    """Build the sdist, and the wheel from it. Return the path of the wheel.
+
+    The compiled functions of the checkout are used again where their stamp fits the sources in the sdist."""
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, ROOT)
+    (sdist,) = folder.glob("*.tar.gz")
+    run("tar", "xzf", sdist, "-C", folder)
+    source, libraries = folder / sdist.name.removesuffix(".tar.gz"), Path("perfkit_core", "_compiled")
+    (source / libraries).mkdir()
+    for library in (ROOT / libraries).glob("*.so"):
+        shutil.copy2(library, source / libraries)
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, source)
+    shutil.rmtree(source)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
