@@ -62,7 +62,7 @@ RUNS: Final = "runs"
               "optimizer, each backward pass without one, or each run of the first static program]")  # fmt: skip
 @click.option("--max-events", type=shared.WholeNumber(1), metavar="N",
               help="End the recording if it would have more than about N events. It also ends if its events would "
-              "need more memory than is free.  [default: 1000000 in torch, 4000000 in Paddle]")  # fmt: skip
+              "need more memory than is free.  [default: 1250000 in torch, 4000000 in Paddle]")  # fmt: skip
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")
 @click.option("--memory", is_flag=True, help="Record memory allocations and frees. The memory views need them.")

@@ -310,7 +310,8 @@ class ScriptRecording:
             self._checks.end()
 
     def _stop(self, keep_start: bool = True) -> None:
-        """End the recording. Keep the start of the script only if there is no complete step."""
+        """End the recording. Keep the start of the script only if no part of a step is kept. Between them lies the
+        first step, which is not recorded."""
         self._other.restore()
         self._end_pending()
         self._between.stop()
@@ -320,7 +321,7 @@ class ScriptRecording:
             return
         self._recording.abort()
         write, self._write_start = self._write_start, None
-        if write is not None and keep_start:
+        if write is not None and keep_start and self._recording.cut is None:
             cut = self._start_cut
             text = None if cut is None else message("recording ended early, because {reason}", reason=cut)
             with signals.guarded(_FAILED):

@@ -56,8 +56,11 @@ def test_short_steps_after_the_window_are_all_timed(tmp_path: Path) -> None:
         optimizer.step()
         if number % 10 == 0:  # step times are also written after some steps that count
             background.shared().flush()
-    timed = recording.finish().timed
+    recorded = recording.finish()
+    timed = recorded.timed
     assert timed is not None
+    trace = load(tmp_path)
+    assert recorded.step_ns == np.median(trace.ints("dur_ns")[trace.rows("kind", "step")])
     assert [step.number for step in timed.unprofiled()][-20:] == list(range(120, 140))
 
 
