@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import os
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -201,14 +202,16 @@ class ScriptRecording:
             hooks.end()
         if self._profiler is None:
             return Recorded(0)
-        self._profiler.writer.withdraw()
-        files = len(self._profiler.writer.written)
+        writer = self._profiler.writer
+        writer.withdraw()
+        files = len(writer.written)
         self._other.check()
         if alone:
             step_calls.warn_without_steps(self._ends, self._step_on, self._sampler.repeated())
         steps = self._recording.complete
         cut = self._recording.cut or (None if steps else self._start_cut)
-        return Recorded(files, steps, self._profiler.clock.times(), cut)
+        timed = self._profiler.clock.times().with_threads(writer.threads)
+        return Recorded(files, steps, timed, cut, statistics.median(writer.steps_ns) if writer.steps_ns else None)
 
     def _made(self) -> StepProfiler:
         if self._profiler is None:
@@ -257,7 +260,7 @@ class ScriptRecording:
             self._recording.begin(self._ends, recording=True)
         elif self._begun:
             self._recording.step_ended(at_ns)
-            if self._recording.complete:
+            if self._recording.complete or self._recording.cut:
                 self._write_start = None  # its events take memory
         else:
             self._recording.begin(self._ends)
