@@ -28,7 +28,7 @@ from perfkit_torch.on_trace_ready import job_rank, take
 OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
 }  # fmt: skip
-EVENTS: Final = (400, 2500, 1_000_000)
+EVENTS: Final = (400, 2500, 1_250_000)
 """Bytes that torch's profiler needs for an event with shapes: while it records, and more when it stops; most events."""
 EVENTS_OF_OPERATOR, ALLOCATIONS_OF_OPERATOR = 10, 4
 """Events of a differentiable operator: of itself, of the operators that it calls, and of its backward pass; and the

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import os
 import runpy
+import statistics
 import sys
 import time
 import uuid
@@ -62,7 +63,7 @@ RUNS: Final = "runs"
               "optimizer, each backward pass without one, or each run of the first static program]")  # fmt: skip
 @click.option("--max-events", type=shared.WholeNumber(1), metavar="N",
               help="End the recording if it would have more than about N events. It also ends if its events would "
-              "need more memory than is free.  [default: 1000000 in torch, 4000000 in Paddle]")  # fmt: skip
+              "need more memory than is free.  [default: 1250000 in torch, 4000000 in Paddle]")  # fmt: skip
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")
 @click.option("--memory", is_flag=True, help="Record memory allocations and frees. The memory views need them.")
@@ -293,10 +294,13 @@ def _of_children(files: Sequence[Path]) -> Recorded:
     """Return what the processes of the script have recorded. ``files``: one of each process."""
     from perfkit_core.readers.load import load_one
     from perfkit_core.views.select import step_numbers
+    from perfkit_core.views.steps.step_rows import step_rows
 
     traces = [load_one(path) for path in files]
-    timed = [clock for trace in traces for clock in trace.step_clocks.values()]
-    return Recorded(len(files), max(len(step_numbers(trace)) for trace in traces), timed[0] if timed else None)
+    timed = next((trace.timed_steps for trace in traces if trace.step_clocks), None)
+    steps_ns = [ns for trace in traces for ns in trace.ints("dur_ns")[step_rows(trace)].tolist()]
+    most = max(len(step_numbers(trace)) for trace in traces)
+    return Recorded(len(files), most, timed, step_ns=statistics.median(steps_ns) if steps_ns else None)
 
 
 def _processes(count: int) -> str:
@@ -325,7 +329,7 @@ def described(recorded: Recorded, of: str, run_dir: Path) -> Iterator[str]:
     if timed is not None:
         from perfkit_core.output.report.step_time import with_clock  # imports pandas
 
-        yield from map(render, with_clock(timed))
+        yield from map(render, with_clock(timed, recorded.step_ns))
         if timed.between is not None:
             yield render(timed.between.text())
 

@@ -95,12 +95,14 @@ class Recorded:
     - ``files``: number of files that were written
     - ``steps``: number of complete steps in them
     - ``timed``: the steps that were timed, None if there is no clock
+    - ``step_ns``: the median of the recorded steps, as reports say it; None without steps
     - ``cut``: why the recording ended before the last chosen step, if it did"""
 
     files: int
     steps: int = 0
     timed: TimedSteps | None = None
     cut: Text | None = None
+    step_ns: float | None = None
 
 
 class Recording(Protocol):

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import os
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -201,14 +202,16 @@ class ScriptRecording:
             hooks.end()
         if self._profiler is None:
             return Recorded(0)
-        self._profiler.writer.withdraw()
-        files = len(self._profiler.writer.written)
+        writer = self._profiler.writer
+        writer.withdraw()
+        files = len(writer.written)
         self._other.check()
         if alone:
             step_calls.warn_without_steps(self._ends, self._step_on, self._sampler.repeated())
         steps = self._recording.complete
         cut = self._recording.cut or (None if steps else self._start_cut)
-        return Recorded(files, steps, self._profiler.clock.times(), cut)
+        timed = self._profiler.clock.times().with_threads(writer.threads)
+        return Recorded(files, steps, timed, cut, statistics.median(writer.steps_ns) if writer.steps_ns else None)
 
     def _made(self) -> StepProfiler:
         if self._profiler is None:
@@ -257,7 +260,7 @@ class ScriptRecording:
             self._recording.begin(self._ends, recording=True)
         elif self._begun:
             self._recording.step_ended(at_ns)
-            if self._recording.complete:
+            if self._recording.complete or self._recording.cut:
                 self._write_start = None  # its events take memory
         else:
             self._recording.begin(self._ends)
@@ -310,7 +313,8 @@ class ScriptRecording:
             self._checks.end()
 
     def _stop(self, keep_start: bool = True) -> None:
-        """End the recording. Keep the start of the script only if there is no complete step."""
+        """End the recording. Keep the start of the script only if no part of a step is kept. Between them lies the
+        first step, which is not recorded."""
         self._other.restore()
         self._end_pending()
         self._between.stop()
@@ -320,7 +324,7 @@ class ScriptRecording:
             return
         self._recording.abort()
         write, self._write_start = self._write_start, None
-        if write is not None and keep_start:
+        if write is not None and keep_start and self._recording.cut is None:
             cut = self._start_cut
             text = None if cut is None else message("recording ended early, because {reason}", reason=cut)
             with signals.guarded(_FAILED):

@@ -30,6 +30,7 @@ from perfkit_core.recording.on_demand import OnDemand, Report
 from perfkit_core.recording.step_clock import StepClock
 from perfkit_core.trace.model import frame_samples, timed_steps
 from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.side_tables import FRAME_SAMPLES, STEP_CLOCK, Load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import background, store
@@ -228,6 +229,10 @@ class CycleWriter(Generic[Profiler]):
         self._pid, self._recording, self._cycle = os.getpid(), store.new_recording(), 0
         self._forked_ns: int | None = None
         self._written: list[Path] = []
+        self.steps_ns: list[int] = []
+        """The times of the recorded steps, as reports read them."""
+        self.threads: int | None = None
+        """Number of threads that an operator has."""
         self._clock = None
         self._announced = None
 
@@ -270,6 +275,8 @@ class CycleWriter(Generic[Profiler]):
                 store.end(pending)
                 return
             trace = trace.with_meta(**facts).with_tables(**tables)
+            self.steps_ns += trace.ints("dur_ns")[trace.host & trace.rows("kind", STEP)].tolist()
+            self.threads = trace.meta.threads
             self._written.append(store.write_cycle(trace, self.run_dir))
             store.end(pending)
             if report is not None:

@@ -6,13 +6,14 @@ import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.trace.storage import background  # noqa: E402
-from perfkit_torch.record import record_script, start_section  # noqa: E402
+from perfkit_torch.record import EVENTS, EVENTS_OF_OPERATOR, record_script, start_section  # noqa: E402
 
 
 def updates(count: int) -> None:
@@ -56,8 +57,11 @@ def test_short_steps_after_the_window_are_all_timed(tmp_path: Path) -> None:
         optimizer.step()
         if number % 10 == 0:  # step times are also written after some steps that count
             background.shared().flush()
-    timed = recording.finish().timed
+    recorded = recording.finish()
+    timed = recorded.timed
     assert timed is not None
+    trace = load(tmp_path)
+    assert recorded.step_ns == np.median(trace.ints("dur_ns")[trace.rows("kind", "step")])
     assert [step.number for step in timed.unprofiled()][-20:] == list(range(120, 140))
 
 
@@ -90,6 +94,43 @@ def test_a_window_with_too_many_events_ends_after_a_complete_step(tmp_path: Path
     assert 1 <= result.steps < 5
     assert len(set(trace.ints("step")[trace.rows("kind", "step")])) == result.steps
     assert {finding.code for finding in trace.quality} >= {"window-ended-early"}
+
+
+def test_a_step_over_six_thousand_time_steps_fits_into_a_window(tmp_path: Path) -> None:
+    """One of an LSTMCell has a million events, by their number and by the estimate, which counts the graph."""
+    cell, out, hidden = torch.nn.LSTMCell(1, 4), torch.nn.Linear(4, 1), torch.zeros(2, 4)
+    recording = record_script(tmp_path, 1, {})
+    optimizer = torch.optim.Adam([*cell.parameters(), *out.parameters()])
+    for _ in range(2):
+        state, results, before = (hidden, hidden), [], torch._C._autograd._get_sequence_nr()
+        for _ in range(60):
+            state = cell(torch.ones(2, 1), state)
+            results.append(out(state[0]))
+        torch.cat(results).sum().backward()
+        estimated = EVENTS_OF_OPERATOR * (torch._C._autograd._get_sequence_nr() - before)
+        optimizer.step()
+    assert recording.finish().steps == 1
+    events = len(load(tmp_path))
+    assert 0.9 < events / estimated < 1.2
+    assert 100 * max(events, estimated) < EVENTS[2]
+
+
+def test_the_start_of_a_script_is_not_kept_beside_a_part_of_a_step(tmp_path: Path) -> None:
+    """Between the two lies the first step, which is not recorded. It would seem that no operator runs meanwhile."""
+    recording = record_script(tmp_path, None, {"most_events": 100})
+    torch.eye(3)
+    updates(1)
+    weight = torch.ones(8, 8, requires_grad=True)
+    end = time.monotonic() + 30
+    while recording._recording.cut is None and time.monotonic() < end:
+        (weight @ weight).sum()
+    result = recording.finish()
+    assert (result.files, result.steps, str(result.cut)) == (1, 0, "it would have more than 100 events")
+    trace = load(tmp_path)
+    assert trace.rows("name", "aten::mm").any()
+    assert not trace.rows("name", "aten::eye", "Optimizer.step#SGD.step").any()
+    (finding,) = (finding for finding in trace.quality if finding.code == "window-ended-early")
+    assert "0 steps are complete" in str(finding.text)
 
 
 class Twice(torch.optim.SGD):

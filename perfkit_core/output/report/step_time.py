@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms.sample_statistics import outlying
 from perfkit_core.base.language.messages import Message, mark, message, plural
-from perfkit_core.trace.model.timed_steps import TimedSteps
+from perfkit_core.trace.model.timed_steps import StepTime, TimedSteps
 from perfkit_core.views.steps.steady_steps import DEVICE_BOUND
 
 _MANY_STEPS: Final = 10
@@ -39,7 +39,7 @@ def step_time(steps: pd.DataFrame | None, timed: TimedSteps | None = None, betwe
     of_ranks = message(" of {count} ranks", count=ranks) if ranks > 1 else None
     median = float(times.median())
     values = {"median": median, "count": len(times), "ranks": of_ranks, "most": times.max()}
-    if timed is not None:
+    if timed is not None and timed.unprofiled():
         yield from with_clock(timed, median)
     if len(times) == 1:
         yield message("The only recorded step took {time:ns}.", time=times.iloc[0])
@@ -68,20 +68,31 @@ def with_clock(timed: TimedSteps, recorded_ns: float | None = None) -> Iterator[
     that of the clock."""
     usual, recorded = timed.time(timed.unprofiled()), timed.time(timed.recorded())
     if usual is None:
-        if recorded is not None and recorded_ns is None:
-            yield message("A recorded step takes {recorded:ns}.", recorded=recorded.wall_ns)
+        if recorded is not None:
+            yield message("A recorded step takes {recorded:ns}.", recorded=recorded_ns or recorded.wall_ns)
+            yield from _less_waits(recorded)
         return
     if recorded is None and recorded_ns is None:
         yield message("A step takes {usual:ns} without the profiler.", usual=usual.wall_ns)
+        yield from _less_waits(usual)
         return
     wall_ns = recorded.wall_ns if recorded_ns is None and recorded is not None else recorded_ns
     text = mark("A step takes {usual:ns}; recording made it {recorded:ns}.")
     if wall_ns is not None and wall_ns < usual.wall_ns:  # recording makes no step shorter
         text = mark("A step takes {usual:ns} without the profiler. The recorded steps were shorter: {recorded:ns}.")
     yield message(text, usual=usual.wall_ns, recorded=wall_ns)
-    if recorded is not None and (usual.waits or recorded.waits):
+    if recorded is None:  # a single step was recorded, which the clock leaves out
+        yield from _less_waits(usual, mark("Without waits for a processor, an unprofiled step takes {time:ns}."))
+    elif usual.waits or recorded.waits:
         text = mark("Without waits for a processor, these are {usual:ns} and {recorded:ns}.")
         yield message(text, usual=usual.less_waits_ns, recorded=recorded.less_waits_ns)
+
+
+def _less_waits(
+    time: StepTime, text: str = mark("Without waits for a processor, this is {time:ns}.")
+) -> Iterator[Message]:
+    if time.waits:
+        yield message(text, time=time.less_waits_ns)
 
 
 def equal(times: pd.Series) -> bool:

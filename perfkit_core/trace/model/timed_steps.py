@@ -100,6 +100,11 @@ class TimedSteps(msgspec.Struct, frozen=True):
     cpus: Int64 = 0
     between: WorkBetween | None = None
 
+    def with_threads(self, threads: int | None) -> TimedSteps:
+        """Return the times of a process whose operators have so many threads. If these are more than there are
+        processors, they wait for each other, so it is unknown what was lost to other processes."""
+        return msgspec.structs.replace(self, cpus=0) if threads and threads > self.cpus else self
+
     def unprofiled(self) -> tuple[TimedStep, ...]:
         """Return steps without a profiler: those before the first recorded step if there are enough, else all of them.
 

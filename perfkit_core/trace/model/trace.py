@@ -198,11 +198,9 @@ class Trace:
 
     @property
     def timed_steps(self) -> TimedSteps:
-        """The steps of the first rank that a clock timed. If operators have more threads than there are
-        processors, these threads wait for each other, so it is unknown what was lost to other processes."""
+        """The steps of the first rank that a clock timed."""
         timed = next((timed for _, timed in sorted(self.step_clocks.items())), TimedSteps())
-        threads = self.meta.threads
-        return msgspec.structs.replace(timed, cpus=0) if threads and threads > timed.cpus else timed
+        return timed.with_threads(self.meta.threads)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export ``events`` by Arrow's PyCapsule interface, so that ``polars.DataFrame(trace)`` and duckdb read it."""

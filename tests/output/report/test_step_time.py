@@ -55,6 +55,22 @@ def test_a_step_takes_what_the_clock_on_the_wall_shows() -> None:
     assert said(with_clock(TimedSteps((TimedStep(1, False, MS),)))) == ["A step takes 1.00 ms without the profiler."]
 
 
+def test_waits_for_a_processor_are_said_of_one_kind_of_steps_too() -> None:
+    """The clock leaves out the first recorded step, so a window of one step has a time only in the events."""
+    both = timed(60, 160, 0.25)
+    off, on = (TimedSteps(tuple(step for step in both.steps if step.recorded is kind), 0, 1) for kind in (False, True))
+    assert said(with_clock(off)) == [
+        "A step takes 60.0 ms without the profiler.", "Without waits for a processor, this is 45.0 ms.",
+    ]  # fmt: skip
+    assert said(with_clock(on, 150 * MS)) == [
+        "A recorded step takes 150 ms.", "Without waits for a processor, this is 120 ms.",
+    ]  # fmt: skip
+    assert said(with_clock(off, 150 * MS)) == [
+        "A step takes 60.0 ms; recording made it 150 ms.",
+        "Without waits for a processor, an unprofiled step takes 45.0 ms.",
+    ]
+
+
 def test_all_screens_say_the_same_step_time() -> None:
     """The source line, the summary and the page have the wall time of a step and name its time without waits."""
     trace = clocked(small_trace(), {"-": timed(60, 160, 0.25)})
