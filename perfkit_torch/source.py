@@ -17,6 +17,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.ascend import recording as ascend
 from perfkit_core.readers.ascend.arguments import number
+from perfkit_core.readers.ascend.host_calls import LAUNCHES, with_launches
 from perfkit_core.readers.ascend.rank_folder import RankFolder
 from perfkit_core.readers.chrome.dialect import device, integer
 from perfkit_core.readers.chrome.event_collector import described
@@ -83,7 +84,11 @@ def read(path: Path, partial: bool = False) -> Trace:
     recorded = reading.collector.recorded(reading.base_ns)
     reading.see(recorded.columns, reading.base_ns)
     meta, quality = reading.meta(), reading.findings()
-    recorded, lost = with_links(recorded.with_account(reading.account()), reading.collector.link_ends(reading.base_ns))
+    links = reading.collector.link_ends(reading.base_ns)
+    arrows = links.category == 1 + reading.dialect.link_categories.index(LAUNCHES)
+    recorded, lost = with_links(recorded.with_account(reading.account()), links.of(~arrows))
+    recorded, more = with_launches(recorded, links.of(arrows), meta.process_names)
+    lost += more
     folder = RankFolder.around(path)
     meta = ascend.described(meta, folder)
     recorded, meta, findings = _interpreted(recorded, meta, folder)

@@ -15,8 +15,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from perfkit_core.causes.segments import launching_calls
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
@@ -56,6 +58,29 @@ def text_and_database(folder: Path, recording: Callable[[], AscendRecording]) ->
 
 def test_the_events_of_a_recording(both: tuple[Trace, Trace]) -> None:
     check_events("ascend-events", {"database": both[1]}, COLUMNS)
+
+
+@pytest.mark.parametrize("arrows", ["calls", "no calls"])
+def test_the_calls_at_the_beginning_of_arrows_launch_tasks(
+    both: tuple[Trace, Trace], arrows: str, tmp_path: Path
+) -> None:
+    recording = small()
+    recording.arrows = arrows
+    text = load(recording.text(tmp_path))
+    expected = launches(both[1])
+    if arrows == "no calls":  # the ends of the queue around the calls
+        of_call = {"aclrtMemcpyAsync": "Dequeue@acl_memcpy_host_to_device", "launch": "Dequeue@aclnnAddmm",
+                   "hcom_allReduce_": "Dequeue@HcclAllreduce"}  # fmt: skip
+        expected = [(name, of_call[call]) for name, call in expected]
+    assert launches(text) == expected
+    assert "links-without-events" not in codes(text)
+
+
+def launches(trace: Trace) -> list[tuple[str, str]]:
+    """Return the names of the device's work, and of the calls that launched it."""
+    rows = np.flatnonzero(~trace.host & trace.rows("kind", "kernel", "memcpy"))
+    names = trace.events["name"].to_pylist()
+    return [(names[row], names[launching_calls(trace)[row]]) for row in rows.tolist()]
 
 
 @pytest.mark.parametrize("recorded", ["both", "rich_both"])
@@ -439,6 +464,28 @@ def test_memory_is_that_of_operator_memory(real: Path) -> None:
         assert table.loc[table["bytes"] > 0, "bytes"].sum() == expected
         records = (row for row in vendor_rows(real / "memory_record.csv") if row["Component"] == "PTA+GE")
         assert table["total_bytes"].max() / 2**20 == max(float(row["Total Allocated(MB)"]) for row in records)
+
+
+@pytest.mark.parametrize("real", [name for name in REAL if "text" in name], indirect=True)
+def test_launches_are_at_the_beginning_of_arrows(real: Path) -> None:
+    trace = load(real)
+    with gzip.open(real / "trace_view.json.gz") as file:
+        events = json.load(file)
+    arrows = {phase: [event for event in events if event.get("cat") == "HostToDevice" and event["ph"] == phase]
+              for phase in "sf"}  # fmt: skip
+    begins = {event["id"]: (event["tid"], ns(event["ts"])) for event in arrows["s"]}
+    tasks = {event["pid"] for event in events if event["name"] == "process_name"
+             and event["args"]["name"] == "Ascend Hardware"}  # fmt: skip
+    table, checked = trace.to_pandas(), 0
+    for event in arrows["f"]:
+        if event["pid"] in tasks:
+            work = table[(table["start_ns"] == ns(event["ts"])) & (table["stream"] == event["tid"])]
+            (call,) = launching_calls(trace)[work.index]
+            thread, begin = begins[event["id"]]
+            assert table["tid"][call] == thread
+            assert table["start_ns"][call] <= begin <= table["start_ns"][call] + table["dur_ns"][call]
+            checked += 1
+    assert checked == 211
 
 
 @pytest.mark.parametrize(("name", "late"), [("text/level1", 5), ("db/level1", 6)])

@@ -116,6 +116,9 @@ class AscendRecording:
     number: int = 0
     """Number of the rank in the groups of its collectives."""
     groups: dict[str, Any] = field(default_factory=lambda: _GROUPS)
+    arrows: str = ""
+    """If ``calls`` or ``no calls``, the text has arrows to tasks instead of the connection ids of calls, and does or
+    does not have the calls."""
 
     def text(self, folder: Path, tables: bool = True) -> Path:
         """Write the folder of the rank with ``trace_view.json``, and with the vendor's ``tables``."""
@@ -179,8 +182,13 @@ class AscendRecording:
                     and not getattr(task, "part", None)
                 ):
                     events += self._link(event, task, f"{number}.{task.begin}")
-        for call in self.calls:
-            args = {"Thread Id": call.thread, "level": call.level, "connection_id": call.connection}
+        for number, call in enumerate(self.calls):
+            if self.arrows:
+                events += self._arrows(call)
+            if self.arrows == "no calls":
+                continue
+            connection = call.connection if not self.arrows else 900 + number
+            args = {"Thread Id": call.thread, "level": call.level, "connection_id": connection}
             name = f"{_TITLES[call.level]}@{call.name}"
             events.append(_span(call, self._shown("CANN"), call.thread, args) | {"name": name})
         for task in self.tasks:
@@ -201,6 +209,17 @@ class AscendRecording:
         events.append({"ph": "X", "name": "Computing", "pid": self._shown("Overlap Analysis"), "tid": 0,
                        "ts": _us(START), "dur": 5.0})  # fmt: skip
         return events
+
+    def _arrows(self, call: Call) -> list[dict[str, Any]]:
+        arrow = {"name": "HostToDevice", "cat": "HostToDevice", "id": str((call.connection + 1 << 60) - 1)}
+        begin = {"ph": "s", "pid": self._shown("CANN"), "tid": call.thread, "ts": _us(call.end - 1000)}
+        ends = [
+            (task, self._shown("Ascend Hardware"), task.stream) for task in self.tasks if task.in_text and not task.part
+        ] + [(op, self._shown("HCCL"), 0) for op in self.collectives]
+        return [arrow | begin] + [
+            arrow | {"ph": "f", "bp": "e", "pid": pid, "tid": thread, "ts": _us(task.begin)}
+            for task, pid, thread in ends if task.connection == call.connection
+        ]  # fmt: skip
 
     def _link(self, event: Host, task: Any, number: str) -> list[dict[str, Any]]:
         process = self._shown("HCCL" if isinstance(task, Collective) else "Ascend Hardware")
