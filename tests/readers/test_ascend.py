@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -326,6 +328,44 @@ def test_rows_without_times_are_counted(tmp_path: Path) -> None:
         next(f for f in trace.quality if f.code == "events-without-start").text
     )
     assert sorted(trace.to_pandas().query("kind == 'memory'")["bytes"]) == [-16384, 4096, 16384]
+
+
+@pytest.mark.parametrize(("size", "most"), [(0, 5), (64, 0)])
+def test_damage_is_said(tmp_path: Path, size: int, most: int) -> None:
+    """Flip bits of a database (``size`` 0), or set blocks to zero: the tables remain equal, or perfkit says something.
+    A wrong number, such as a time, cannot be noticed."""
+    (path,) = rich().database(tmp_path).rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA page_size = 512; VACUUM")
+    content, random, silent = path.read_bytes(), Random(5), 0
+    used = [at for at, value in enumerate(content) if value]
+    whole = load(path)
+    said = {str(finding.text) for finding in whole.quality}
+    for _ in range(60):
+        damaged, at = bytearray(content), random.choice(used)
+        if size:
+            at -= at % size
+            damaged[at : at + size] = bytes(size)
+        else:
+            damaged[at] ^= 1 << random.randrange(8)
+        path.write_bytes(damaged)
+        with contextlib.suppress(SourceError):
+            trace = load(path)
+            equal = trace.events.equals(whole.events) and trace.meta.devices == whole.meta.devices
+            silent += not equal and {str(finding.text) for finding in trace.quality} <= said
+    assert silent <= most
+
+
+@pytest.mark.parametrize("lost", ["STRING_IDS", "ENUM_HCCL_DATA_TYPE", "CANN_API", "CONNECTION_IDS", "NPU_INFO"])
+def test_references_to_missing_rows_are_counted(tmp_path: Path, lost: str) -> None:
+    folder = rich().database(tmp_path)
+    assert "missing-rows" not in codes(load(folder))
+    (path,) = folder.rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {lost} SET {'connectionId' if lost == 'CANN_API' else 'id'} = 99")
+        connection.commit()
+    (text,) = [str(finding.text) for finding in load(folder).quality if finding.code == "missing-rows"]
+    assert f"{lost} (" in text
 
 
 def test_the_databases_of_two_ranks_in_one_folder(tmp_path: Path) -> None:

@@ -282,7 +282,8 @@ class AscendRecording:
             chains += [(number, text(frame), depth) for depth, frame in enumerate(event.stack)]
             operator = event.kind == "op"
             host.append((
-                str(event.begin), str(event.end), PID << 32 | event.thread, number, text(event.name),
+                str(event.begin), str(event.end), PID << 32 | event.thread,
+                number if event.connections or event.queue is not None else None, text(event.name),
                 event.sequence if operator else None, 0 if operator else None, text(event.shapes),
                 text(event.dtypes), number if event.stack else None, _API[event.kind],
             ))  # fmt: skip
@@ -379,7 +380,7 @@ def small(rank: int = 0) -> AscendRecording:
             Task("KERNEL_AICORE", "AI_CORE", at(239), at(261), 12, task=3, in_text=False),
             Task("aclnnAddmm_Add_Add", "MIX_AIV", at(240), at(260), 12, task=3, subtask=0,
                  kernel=("Add", "MIX_AIV", '"8;32,8"', "FLOAT;FLOAT", 10_000, 4)),
-            Task("EVENT_RECORD", "EVENT_RECORD_SQE", at(262), at(263), 13, task=4),
+            Task("EVENT_RECORD", "EVENT_RECORD_SQE", at(262), at(263), NONE, task=4),
             Task("SDMA", "SDMA", at(400), at(420), 20, stream=4, task=9, subtask=0,
                  part=("Memcpy", 0, 4096, "ON_CHIP")),
             Task("Notify Wait", "Notify Wait", at(420), at(500), 20, stream=4, task=9, subtask=1,
@@ -423,9 +424,9 @@ def rich() -> AscendRecording:
         Host("GC", START + 600_000, START + 650_000, kind="gc"),
     ]
     recording.tasks += [
-        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 700_000, START + 720_000, 40, copy=(4096, "host to device")),
-        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 730_000, START + 740_000, 41, task=3,
+        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 700_000, START + 720_000, NONE, copy=(4096, "host to device")),
+        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 730_000, START + 740_000, NONE, task=3,
              copy=(256, "device to host")),
-        Task("VALUE_WAIT", "COND_SQE", START + 750_000, START + 760_000, 42, task=5),
+        Task("VALUE_WAIT", "COND_SQE", START + 750_000, START + 760_000, NONE, task=5),
     ]  # fmt: skip
     return recording
