@@ -91,6 +91,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     lost += more
     folder = RankFolder.around(path)
     meta = ascend.described(meta, folder)
+    quality += ascend.contradictions(folder.ranks if folder else {})
     recorded, meta, findings = _interpreted(recorded, meta, folder)
     if lost:
         quality += (_lost_links(lost),)
@@ -112,16 +113,16 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
         quality += (Finding(LINKS_LOST, text),)
     folder = RankFolder.around(path)
     meta = ascend.described(reading.meta(), folder)
+    quality += ascend.contradictions(folder.ranks if folder else {})
     if folder is not None and (folder.kernels is not None or folder.allocations is not None):
         text = message("a streamed file does not keep the tables of kernels and allocations that are next to the trace")
         quality += (Finding(TABLES_LOST, text),)
     writer.close(meta, quality, next(iter(meta.ranks), None), reading.base_ns, reading.account())
 
 
-def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:
+def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]:
     """Interpret streamed events, and separate the processes of the file. ``recorded`` has all events."""
-    recorded, _, findings = _interpreted(described(recorded, dialect.TorchDialect()), meta)
-    return recorded, findings
+    return _interpreted(described(recorded, dialect.TorchDialect()), meta)
 
 
 def _interpreted(

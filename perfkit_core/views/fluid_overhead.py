@@ -64,7 +64,7 @@ def launches(trace: Trace, *kinds: str) -> IntArray:
 
 
 def direction(copy_kind: str, word: str) -> str:
-    """Return the name in Paddle 1.x ("CPU->GPU") of a recorded copy kind ("HtoD pinned"). ``word`` is for the device."""
+    """Return the name in Paddle 1.x ("CPU->GPU") of a recorded copy kind ("HtoD pinned"), with a device's word."""
     text = DIRECTIONS.get(copy_kind.split(" ")[0], copy_kind) if copy_kind else UNKNOWN_DIRECTION
     return text.replace("GPU", word)
 

@@ -330,10 +330,10 @@ def test_rows_without_times_are_counted(tmp_path: Path) -> None:
     assert sorted(trace.to_pandas().query("kind == 'memory'")["bytes"]) == [-16384, 4096, 16384]
 
 
-@pytest.mark.parametrize(("size", "most"), [(0, 5), (64, 0)])
+@pytest.mark.parametrize(("size", "most"), [(0, 15), (64, 0)])
 def test_damage_is_said(tmp_path: Path, size: int, most: int) -> None:
     """Flip bits of a database (``size`` 0), or set blocks to zero: the tables remain equal, or perfkit says something.
-    A wrong number, such as a time, cannot be noticed."""
+    A wrong number or letter cannot be noticed; it leaves all rows."""
     (path,) = rich().database(tmp_path).rglob("*.db")
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("PRAGMA page_size = 512; VACUUM")
@@ -352,7 +352,9 @@ def test_damage_is_said(tmp_path: Path, size: int, most: int) -> None:
         with contextlib.suppress(SourceError):
             trace = load(path)
             equal = trace.events.equals(whole.events) and trace.meta.devices == whole.meta.devices
-            silent += not equal and {str(finding.text) for finding in trace.quality} <= said
+            if not equal and {str(finding.text) for finding in trace.quality} <= said:
+                silent += 1
+                assert len(trace) == len(whole)
     assert silent <= most
 
 
@@ -366,6 +368,42 @@ def test_references_to_missing_rows_are_counted(tmp_path: Path, lost: str) -> No
         connection.commit()
     (text,) = [str(finding.text) for finding in load(folder).quality if finding.code == "missing-rows"]
     assert f"{lost} (" in text
+
+
+def test_rows_of_tables_that_match_no_event_are_counted(tmp_path: Path) -> None:
+    folder = rich().text(tmp_path)
+    assert "rows-without-events" not in codes(load(folder))
+    for name, old, new in (("kernel_details.csv", "Add_Add", "Add_Mul"), ("operator_memory.csv", ",8,", ",,")):
+        path = folder / OUTPUT / name
+        path.write_text(path.read_text().replace(old, new))
+    (text,) = [str(finding.text) for finding in load(folder).quality if finding.code == "rows-without-events"]
+    assert text.endswith("1 of kernels, 1 of allocations")
+
+
+@pytest.mark.parametrize("write", ["text", "database"])
+def test_different_ranks_of_one_process_are_reported(tmp_path: Path, write: str) -> None:
+    folder = getattr(rich(), write)(tmp_path)
+    other = folder.with_name("rank3_ascend_pt")
+    folder.rename(other)
+    (text,) = [str(finding.text) for finding in load(other).quality if finding.code == "ranks-contradict"]
+    assert "13 (rank_id)" in text
+    assert "3 (rank3_ascend_pt)" in text
+
+
+def test_texts_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
+    (path,) = rich().database(tmp_path).rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE STRING_IDS SET value = CAST(x'61ff' AS TEXT) WHERE value = 'aten::to'")
+        connection.execute("UPDATE STRING_IDS SET value = char(65533) WHERE value = 'aten::addmm'")
+        connection.commit()
+    (text,) = [str(finding.text) for finding in load(path).quality if finding.code == "not-utf-8"]
+    assert text.startswith("1 texts")
+
+
+def test_a_streamed_text_knows_the_number_of_ranks(traces: Path, tmp_path: Path) -> None:
+    source = traces / "ascend" / "text" / "level1" / "rank0_ascend_pt" / OUTPUT / "trace_view.json.gz"
+    stream(source, tmp_path / "streamed.parquet")
+    assert load(tmp_path / "streamed.parquet").meta.world_size == 8
 
 
 def test_the_databases_of_two_ranks_in_one_folder(tmp_path: Path) -> None:

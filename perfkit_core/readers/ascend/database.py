@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -80,14 +80,16 @@ class AscendDatabase:
         self._lost = Counter[str]()
         for name in filter(_IS_SMALL.match, database.columns):
             database.check(name)
-        rows = database.rows(_STRINGS, "CAST({id} AS INTEGER), CAST({value} AS TEXT)")
-        texts = {number: value for number, value in rows if number is not None and value is not None}
+        cells = "CAST({id} AS INTEGER), CAST({value} AS TEXT), INSTR(CAST({value} AS BLOB), x'EFBFBD')"
+        strings = [row for row in database.rows(_STRINGS, cells) if None not in row[:2]]
+        texts = {number: value for number, value, _ in strings}
+        self._damaged_texts = sum(("\ufffd" in value and not at) or "\0" in value for _, value, at in strings)
         self._ids, self._texts = np.array(list(texts), np.int64), pa.array(list(texts.values()), pa.string())
         self._enums = defaultdict[str, dict[int, str]](dict, ENUM_API_TYPE=_API)
         for name in database.columns:
             if name.startswith("ENUM_"):
-                rows = database.rows(name, "{id}, CAST({name} AS TEXT)")
-                self._enums[name] = {number: value for number, value in rows if value is not None}
+                named = database.rows(name, "{id}, CAST({name} AS TEXT)")
+                self._enums[name] = {number: value for number, value in named if value is not None}
         self._links = self._columns("CONNECTION_IDS", {"id": "id", "connection": "connectionId"})
         self._operators = {"link": np.empty(0, np.int64), "start_ns": np.empty(0, np.int64)}
         self._untimed: dict[str, int] = {}
@@ -118,12 +120,17 @@ class AscendDatabase:
         self._refer("NPU_INFO", numbers[numbers >= 0], np.array(described, np.int64))
         return tuple(Device(f"{BACKEND}:{number}", name) for number, name in rows if number is not None)
 
+    @functools.cached_property
     def metadata(self) -> dict[str, Any]:
         """What the program states about the recording, and the version of the database."""
         stated: dict[str, Any] = {}
         for name, value in self._database.rows("META_DATA", "CAST({name} AS TEXT), CAST({value} AS TEXT)"):
-            with contextlib.suppress(ValueError, RecursionError):
-                stated[(name or "").lower()] = decode_json(value) if (value or "").startswith("{") else value
+            try:
+                stated[name.lower()] = (
+                    decode_json(value) if value.startswith(("{", "\0")) else value
+                )  # damaged ones, too
+            except (AttributeError, ValueError, RecursionError):
+                self._lost["META_DATA"] += 1
         return stated
 
     def details(self) -> pa.Table | None:
@@ -173,6 +180,9 @@ class AscendDatabase:
                 "values refer to rows that are missing or damaged, in these tables: {names:list}", names=names
             )
             lost.append(Finding("missing-rows", text))
+        if self._damaged_texts:
+            text = message("{count} texts are damaged: parts of them are not UTF-8", count=self._damaged_texts)
+            lost.append(Finding("not-utf-8", text))
         return (*lost, *self._database.findings(self._unread()))
 
     def _unread(self) -> dict[str, int]:
@@ -255,7 +265,7 @@ class AscendDatabase:
     def _collectives(self) -> pa.Table:
         keys = {"name": "opName", "correlation": "connectionId", "algorithm": "algType", "type": "dataType",
                 "count": "count", "group": "groupName"}  # fmt: skip
-        sizes = {name: str(len(ranks)) for name, (_, ranks) in groups(self.metadata()).items()}
+        sizes = {name: str(len(ranks)) for name, (_, ranks) in groups(self.metadata).items()}
         cells = self._timed("COMMUNICATION_OP", keys)
         # the device is that of the tasks with the same connection
         tasks = self._columns("TASK", {"correlation": "connectionId", "device": "deviceId"})
