@@ -249,7 +249,7 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     reading.read()
     recorded = reading.collector.recorded(in_order=False).with_account(reading.account())
     meta = reading.meta(processes(recorded.columns))
-    recorded, quality = complete(recorded, meta)
+    recorded, meta, quality = complete(recorded, meta)
     return assemble_ranks(recorded, meta, (*reading.findings(), *quality), operator_names.operator_name)
 
 
@@ -298,7 +298,9 @@ class _Reading(Reading[PaddleDialect]):
         return tuple(quality)
 
 
-def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.RecordedEvents, tuple[Finding, ...]]:
+def complete(
+    recorded: draft.RecordedEvents, meta: TraceMeta
+) -> tuple[draft.RecordedEvents, TraceMeta, tuple[Finding, ...]]:
     """Refine the starts of events, add their parents, and return warnings too. ``recorded`` must be in file order."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
@@ -317,7 +319,7 @@ def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.Rec
             events = events.set_column(events.column_names.index(name), name, pa.array(values))
     recorded = replace(recorded, columns=events, parent=parent)
     recorded, about_processes = with_ranks(labels.with_labels(recorded))
-    return recorded, (*quality, *findings.devices(events, meta.devices), *about_processes)
+    return recorded, meta, (*quality, *findings.devices(events, meta.devices), *about_processes)
 
 
 def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:

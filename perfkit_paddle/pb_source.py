@@ -313,12 +313,14 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     writer.close(meta, _doubts(doubtful, writer.rows, cut), account=_account(doubtful))
 
 
-def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.RecordedEvents, tuple[Finding, ...]]:
+def complete(
+    recorded: draft.RecordedEvents, meta: TraceMeta
+) -> tuple[draft.RecordedEvents, TraceMeta, tuple[Finding, ...]]:
     """Sort streamed events into the order of :func:`read_pb`, and move inputs into the rows of their operators. Return
     the events and data-quality warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     events = labels.with_labels(_inputs_at_operators(recorded.taken(order)))
-    return events, findings.devices(events.columns, meta.devices)
+    return events, meta, findings.devices(events.columns, meta.devices)
 
 
 def _part(columns: pa.Table) -> arrays.IntArray:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from perfkit_core.readers.ascend.host_calls import device_number
+from perfkit_core.readers.ascend.host_calls import LAUNCHES, device_number
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_core.readers.chrome.unlabelled import Interpreter, ProcessRole
 from perfkit_core.trace.assembly.labels import parse_input_label, parse_module_label
@@ -215,7 +215,15 @@ class TorchDialect(Dialect):
     }
     # each ``ProfilerStep#N`` is a name of its own: the scanner would ask for the label of each step
     scan_rules = ScanRules(needs_reference, b"Profiler", device_arguments=("device", "Device Type", "Device Id"))
-    link_categories = ("async_npu", "cpu_to_cuda", "cpu_to_xpu", "cpu_to_mtia", "cpu_to_hpu", "cpu_to_privateuse1")
+    link_categories = (
+        LAUNCHES,
+        "async_npu",
+        "cpu_to_cuda",
+        "cpu_to_xpu",
+        "cpu_to_mtia",
+        "cpu_to_hpu",
+        "cpu_to_privateuse1",
+    )
     communicates = staticmethod(collectives.communicates)
     described = staticmethod(collectives.described)
     serving_step = staticmethod(serving_step)

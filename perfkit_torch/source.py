@@ -17,6 +17,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.ascend import recording as ascend
 from perfkit_core.readers.ascend.arguments import number
+from perfkit_core.readers.ascend.host_calls import LAUNCHES, with_launches
 from perfkit_core.readers.ascend.rank_folder import RankFolder
 from perfkit_core.readers.chrome.dialect import device, integer
 from perfkit_core.readers.chrome.event_collector import described
@@ -83,9 +84,14 @@ def read(path: Path, partial: bool = False) -> Trace:
     recorded = reading.collector.recorded(reading.base_ns)
     reading.see(recorded.columns, reading.base_ns)
     meta, quality = reading.meta(), reading.findings()
-    recorded, lost = with_links(recorded.with_account(reading.account()), reading.collector.link_ends(reading.base_ns))
+    links = reading.collector.link_ends(reading.base_ns)
+    arrows = links.category == 1 + reading.dialect.link_categories.index(LAUNCHES)
+    recorded, lost = with_links(recorded.with_account(reading.account()), links.of(~arrows))
+    recorded, more = with_launches(recorded, links.of(arrows), meta.process_names)
+    lost += more
     folder = RankFolder.around(path)
     meta = ascend.described(meta, folder)
+    quality += ascend.contradictions(folder.ranks if folder else {})
     recorded, meta, findings = _interpreted(recorded, meta, folder)
     if lost:
         quality += (_lost_links(lost),)
@@ -107,16 +113,16 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
         quality += (Finding(LINKS_LOST, text),)
     folder = RankFolder.around(path)
     meta = ascend.described(reading.meta(), folder)
+    quality += ascend.contradictions(folder.ranks if folder else {})
     if folder is not None and (folder.kernels is not None or folder.allocations is not None):
         text = message("a streamed file does not keep the tables of kernels and allocations that are next to the trace")
         quality += (Finding(TABLES_LOST, text),)
     writer.close(meta, quality, next(iter(meta.ranks), None), reading.base_ns, reading.account())
 
 
-def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:
+def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]:
     """Interpret streamed events, and separate the processes of the file. ``recorded`` has all events."""
-    recorded, _, findings = _interpreted(described(recorded, dialect.TorchDialect()), meta)
-    return recorded, findings
+    return _interpreted(described(recorded, dialect.TorchDialect()), meta)
 
 
 def _interpreted(

@@ -99,7 +99,7 @@ class Source:
     - ``files(folder)`` returns the files to read in a folder that a profiler wrote, one for each rank, or (). ``files``
       is None if the profiler writes no folders of its own.
     - ``complete(recorded, meta)`` is called when a streamed file is loaded. It adds data that depends on all events,
-      and returns the events and findings. ``complete`` is None if the format has no such data."""
+      and returns the events, the metadata and findings. ``complete`` is None if the format has no such data."""
 
     name: str
     description: str
@@ -107,7 +107,7 @@ class Source:
     read: Callable[[Path, bool], Trace]
     peek: Callable[[Path], int | None] | None = None
     stream: Callable[[Path, bool, EventWriter], None] | None = None
-    complete: Callable[[Any, TraceMeta], tuple[Any, tuple[Finding, ...]]] | None = None  # Any: draft.RecordedEvents
+    complete: Callable[[Any, TraceMeta], tuple[Any, TraceMeta, tuple[Finding, ...]]] | None = None  # RecordedEvents
     files: Callable[[Path], Sequence[Path]] | None = None
 
 

@@ -90,6 +90,7 @@ class Database:
         stored = list(dict.fromkeys(name for name in columns.values() if name in self.columns.get(table, ())))
         cells = self._from_pages(table, stored) if stored else np.empty((0, 0), np.int64)
         if cells is None:
+            self.check(table)
             selected = {name: f"IFNULL(CAST({{{name}}} AS INTEGER), -1)" for name in stored}
             parts = [[*map(np.array, batch.values())] for batch in self.batches(table, selected, "TRUE")]
             empty = np.empty((len(stored), 0), np.int64)
@@ -114,6 +115,17 @@ class Database:
         content[size:] = 0
         with open_binary(self._local) as file:
             return content if file.readinto(content[:size].data) == size else None
+
+    def check(self, table: str) -> None:
+        """Look for damage in a table that SQLite would read without an error. Raises SourceError."""
+        problems = [*itertools.chain(*self._batches(table, f"PRAGMA quick_check({_quoted(table)})"))]
+        if problems != [("ok",)] and table not in self.damaged:
+            if not self.partial:
+                raise self._unreadable(table, problems[0][0])
+            self.damaged[table] = None
+
+    def _unreadable(self, table: str, problem: object) -> SourceError:
+        return SourceError(f"{self.path}: table {table} cannot be read ({problem})", self._hint)
 
     def value(self, table: str, cell: str, rest: str = "LIMIT 1") -> Any:
         """Return the cell of the first row, or None."""
@@ -155,7 +167,7 @@ class Database:
             if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in _IN_USE:
                 raise _in_use(self.path) from None
             if not self.partial:
-                raise SourceError(f"{self.path}: table {table} cannot be read ({error})", self._hint) from None
+                raise self._unreadable(table, error) from None
             self.damaged[table] = None
         if batch:
             yield batch

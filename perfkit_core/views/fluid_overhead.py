@@ -63,9 +63,18 @@ def launches(trace: Trace, *kinds: str) -> IntArray:
     return np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (trace.ints("launched_by") != NO_ROW))
 
 
-def direction(copy_kind: str) -> str:
-    """Return the name in Paddle 1.x ("CPU->GPU") of a recorded copy kind ("HtoD pinned")."""
-    return DIRECTIONS.get(copy_kind.split(" ")[0], copy_kind) if copy_kind else UNKNOWN_DIRECTION
+def direction(copy_kind: str, word: str) -> str:
+    """Return the name in Paddle 1.x ("CPU->GPU") of a recorded copy kind ("HtoD pinned"), with a device's word."""
+    text = DIRECTIONS.get(copy_kind.split(" ")[0], copy_kind) if copy_kind else UNKNOWN_DIRECTION
+    return text.replace("GPU", word)
+
+
+def device_word(trace: Trace) -> str:
+    """Return the word for the devices with work: GPU, or for example NPU."""
+    codes = trace.codes("device")
+    used = np.unique(codes.codes[trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0)]).tolist()
+    backends = {codes.values[code].partition(":")[0] for code in used} or {"cuda"}
+    return "/".join(sorted("GPU" if backend == "cuda" else backend.upper() for backend in backends))
 
 
 @once

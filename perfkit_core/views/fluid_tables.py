@@ -91,10 +91,10 @@ def _labels(
     copied[~copy_calls] = plain
     width = len(kind.values) + 3
     pairs, text = groupby.ranked(name.codes[rows] * np.int64(width) + copied[rows] + 1, len(name.values) * width)
-    texts = []
+    texts, word = [], fluid_overhead.device_word(trace)
     for pair in pairs.tolist():
         label, code = name.values[pair // width], pair % width - 1
-        towards = fluid_overhead.direction(kind.values[code] if 0 <= code < len(kind.values) else "")
+        towards = fluid_overhead.direction(kind.values[code] if 0 <= code < len(kind.values) else "", word)
         texts.append(label if code == plain else f"{label}: {towards}")
 
     top = nesting.outermost(trace.ints("parent"), member)[rows]
@@ -152,7 +152,7 @@ def _profiled_devices(trace: Trace) -> Text:
     names = sorted(codes.values[code] for code in used)
     shown = ", ".join(f"{name} ({products[name]})" if products.get(name) else name for name in names)
     host = (trace.host & trace.rows("kind", *schema.NESTED_KINDS)).any()
-    return message("All: CPU and {devices}", devices=shown) if host else f"GPU: {shown}"
+    return message("All: CPU and {devices}", devices=shown) if host else f"{fluid_overhead.device_word(trace)}: {shown}"
 
 
 COLUMNS: Final = (
@@ -197,7 +197,8 @@ HEAD_VIEW = View(
 )
 
 
-MODES: Final = ("GpuMemcpyAsync", "GpuMemcpySync", "GpuMemcpy (launch not recorded)")
+MODES: Final = ("MemcpyAsync", "MemcpySync", "Memcpy (launch not recorded)")
+"""Names of modes. They follow the word for the device, as in ``GpuMemcpyAsync``."""
 _ASYNC, _SYNC, _UNKNOWN = range(3)
 _NAMES_MODE: Final = "(?i)memcpy_?a?sync"
 
@@ -212,8 +213,8 @@ def memcpy_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     event = np.where(launched_by == arrays.NO_ROW, arrays.NO_ROW, np.where(around >= 0, around, call))
     asynchronous = names.lookup(arrays.matches(names.values, "(?i)async"), False)[event]
 
-    kinds = trace.codes("copy_kind")
-    directions = np.array([*map(direction, kinds.values), direction("")], dtype=object)
+    kinds, word = trace.codes("copy_kind"), fluid_overhead.device_word(trace)
+    directions = np.array([direction(kind, word) for kind in (*kinds.values, "")], dtype=object)
     copies = pd.DataFrame({
         "mode": np.where(event == arrays.NO_ROW, _UNKNOWN, np.where(asynchronous, _ASYNC, _SYNC)),
         "name": directions[kinds.codes[rows]],
@@ -222,7 +223,7 @@ def memcpy_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     parts = []
     for depth, keys in enumerate((["mode"], ["mode", "name"])):
         sums = copies.groupby(keys)["ns"].agg(calls="count", total_ns="sum").reset_index()
-        labels = sums["name"] if depth else [MODES[mode] for mode in sums["mode"]]
+        labels = sums["name"] if depth else [f"{word.capitalize()}{MODES[mode]}" for mode in sums["mode"]]
         parts.append(sums.assign(depth=depth, name=pd.Series(labels, index=sums.index, dtype=object)))
     result = pd.concat(parts).sort_values(["mode", "depth", "total_ns"], ascending=[True, True, False], kind="stable")
     result["ratio"] = result["total_ns"].astype("Float64") / (total_time(trace, request) or pd.NA)
@@ -230,7 +231,8 @@ def memcpy_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _modes_in_order(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    mode_weight = table["name"].map({name: -number for number, name in enumerate(MODES)})
+    mode = table["name"].str.replace("^.*?(?=Memcpy)", "", regex=True)
+    mode_weight = mode.map({name: -number for number, name in enumerate(MODES)})
     depth = table["depth"].to_numpy(np.int64)
     weight = np.where(depth == 0, mode_weight.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
     return table.iloc[trees.preorder(trees.parents(depth), weight)].reset_index(drop=True)

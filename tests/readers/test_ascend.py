@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
@@ -13,10 +14,13 @@ from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
+from perfkit_core.causes.segments import launching_calls
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
@@ -56,6 +60,29 @@ def text_and_database(folder: Path, recording: Callable[[], AscendRecording]) ->
 
 def test_the_events_of_a_recording(both: tuple[Trace, Trace]) -> None:
     check_events("ascend-events", {"database": both[1]}, COLUMNS)
+
+
+@pytest.mark.parametrize("arrows", ["calls", "no calls"])
+def test_the_calls_at_the_beginning_of_arrows_launch_tasks(
+    both: tuple[Trace, Trace], arrows: str, tmp_path: Path
+) -> None:
+    recording = small()
+    recording.arrows = arrows
+    text = load(recording.text(tmp_path))
+    expected = launches(both[1])
+    if arrows == "no calls":  # the ends of the queue around the calls
+        of_call = {"aclrtMemcpyAsync": "Dequeue@acl_memcpy_host_to_device", "launch": "Dequeue@aclnnAddmm",
+                   "hcom_allReduce_": "Dequeue@HcclAllreduce"}  # fmt: skip
+        expected = [(name, of_call[call]) for name, call in expected]
+    assert launches(text) == expected
+    assert "links-without-events" not in codes(text)
+
+
+def launches(trace: Trace) -> list[tuple[str, str]]:
+    """Return the names of the device's work, and of the calls that launched it."""
+    rows = np.flatnonzero(~trace.host & trace.rows("kind", "kernel", "memcpy"))
+    names = trace.events["name"].to_pylist()
+    return [(names[row], names[launching_calls(trace)[row]]) for row in rows.tolist()]
 
 
 @pytest.mark.parametrize("recorded", ["both", "rich_both"])
@@ -303,6 +330,82 @@ def test_rows_without_times_are_counted(tmp_path: Path) -> None:
     assert sorted(trace.to_pandas().query("kind == 'memory'")["bytes"]) == [-16384, 4096, 16384]
 
 
+@pytest.mark.parametrize(("size", "most"), [(0, 15), (64, 0)])
+def test_damage_is_said(tmp_path: Path, size: int, most: int) -> None:
+    """Flip bits of a database (``size`` 0), or set blocks to zero: the tables remain equal, or perfkit says something.
+    A wrong number or letter cannot be noticed; it leaves all rows."""
+    (path,) = rich().database(tmp_path).rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA page_size = 512; VACUUM")
+    content, random, silent = path.read_bytes(), Random(5), 0
+    used = [at for at, value in enumerate(content) if value]
+    whole = load(path)
+    said = {str(finding.text) for finding in whole.quality}
+    for _ in range(60):
+        damaged, at = bytearray(content), random.choice(used)
+        if size:
+            at -= at % size
+            damaged[at : at + size] = bytes(size)
+        else:
+            damaged[at] ^= 1 << random.randrange(8)
+        path.write_bytes(damaged)
+        with contextlib.suppress(SourceError):
+            trace = load(path)
+            equal = trace.events.equals(whole.events) and trace.meta.devices == whole.meta.devices
+            if not equal and {str(finding.text) for finding in trace.quality} <= said:
+                silent += 1
+                assert len(trace) == len(whole)
+    assert silent <= most
+
+
+@pytest.mark.parametrize("lost", ["STRING_IDS", "ENUM_HCCL_DATA_TYPE", "CANN_API", "CONNECTION_IDS", "NPU_INFO"])
+def test_references_to_missing_rows_are_counted(tmp_path: Path, lost: str) -> None:
+    folder = rich().database(tmp_path)
+    assert "missing-rows" not in codes(load(folder))
+    (path,) = folder.rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {lost} SET {'connectionId' if lost == 'CANN_API' else 'id'} = 99")
+        connection.commit()
+    (text,) = [str(finding.text) for finding in load(folder).quality if finding.code == "missing-rows"]
+    assert f"{lost} (" in text
+
+
+def test_rows_of_tables_that_match_no_event_are_counted(tmp_path: Path) -> None:
+    folder = rich().text(tmp_path)
+    assert "rows-without-events" not in codes(load(folder))
+    for name, old, new in (("kernel_details.csv", "Add_Add", "Add_Mul"), ("operator_memory.csv", ",8,", ",,")):
+        path = folder / OUTPUT / name
+        path.write_text(path.read_text().replace(old, new))
+    (text,) = [str(finding.text) for finding in load(folder).quality if finding.code == "rows-without-events"]
+    assert text.endswith("1 of kernels, 1 of allocations")
+
+
+@pytest.mark.parametrize("write", ["text", "database"])
+def test_different_ranks_of_one_process_are_reported(tmp_path: Path, write: str) -> None:
+    folder = getattr(rich(), write)(tmp_path)
+    other = folder.with_name("rank3_ascend_pt")
+    folder.rename(other)
+    (text,) = [str(finding.text) for finding in load(other).quality if finding.code == "ranks-contradict"]
+    assert "13 (rank_id)" in text
+    assert "3 (rank3_ascend_pt)" in text
+
+
+def test_texts_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
+    (path,) = rich().database(tmp_path).rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE STRING_IDS SET value = CAST(x'61ff' AS TEXT) WHERE value = 'aten::to'")
+        connection.execute("UPDATE STRING_IDS SET value = char(65533) WHERE value = 'aten::addmm'")
+        connection.commit()
+    (text,) = [str(finding.text) for finding in load(path).quality if finding.code == "not-utf-8"]
+    assert text.startswith("1 texts")
+
+
+def test_a_streamed_text_knows_the_number_of_ranks(traces: Path, tmp_path: Path) -> None:
+    source = traces / "ascend" / "text" / "level1" / "rank0_ascend_pt" / OUTPUT / "trace_view.json.gz"
+    stream(source, tmp_path / "streamed.parquet")
+    assert load(tmp_path / "streamed.parquet").meta.world_size == 8
+
+
 def test_the_databases_of_two_ranks_in_one_folder(tmp_path: Path) -> None:
     folder, other = (small(rank).database(tmp_path / str(rank)) / OUTPUT for rank in (0, 1))
     shutil.copy(other / "ascend_pytorch_profiler_1.db", folder)
@@ -439,6 +542,28 @@ def test_memory_is_that_of_operator_memory(real: Path) -> None:
         assert table.loc[table["bytes"] > 0, "bytes"].sum() == expected
         records = (row for row in vendor_rows(real / "memory_record.csv") if row["Component"] == "PTA+GE")
         assert table["total_bytes"].max() / 2**20 == max(float(row["Total Allocated(MB)"]) for row in records)
+
+
+@pytest.mark.parametrize("real", [name for name in REAL if "text" in name], indirect=True)
+def test_launches_are_at_the_beginning_of_arrows(real: Path) -> None:
+    trace = load(real)
+    with gzip.open(real / "trace_view.json.gz") as file:
+        events = json.load(file)
+    arrows = {phase: [event for event in events if event.get("cat") == "HostToDevice" and event["ph"] == phase]
+              for phase in "sf"}  # fmt: skip
+    begins = {event["id"]: (event["tid"], ns(event["ts"])) for event in arrows["s"]}
+    tasks = {event["pid"] for event in events if event["name"] == "process_name"
+             and event["args"]["name"] == "Ascend Hardware"}  # fmt: skip
+    table, checked = trace.to_pandas(), 0
+    for event in arrows["f"]:
+        if event["pid"] in tasks:
+            work = table[(table["start_ns"] == ns(event["ts"])) & (table["stream"] == event["tid"])]
+            (call,) = launching_calls(trace)[work.index]
+            thread, begin = begins[event["id"]]
+            assert table["tid"][call] == thread
+            assert table["start_ns"][call] <= begin <= table["start_ns"][call] + table["dur_ns"][call]
+            checked += 1
+    assert checked == 211
 
 
 @pytest.mark.parametrize(("name", "late"), [("text/level1", 5), ("db/level1", 6)])

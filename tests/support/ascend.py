@@ -116,6 +116,9 @@ class AscendRecording:
     number: int = 0
     """Number of the rank in the groups of its collectives."""
     groups: dict[str, Any] = field(default_factory=lambda: _GROUPS)
+    arrows: str = ""
+    """If ``calls`` or ``no calls``, the text has arrows to tasks instead of the connection ids of calls, and does or
+    does not have the calls."""
 
     def text(self, folder: Path, tables: bool = True) -> Path:
         """Write the folder of the rank with ``trace_view.json``, and with the vendor's ``tables``."""
@@ -179,8 +182,13 @@ class AscendRecording:
                     and not getattr(task, "part", None)
                 ):
                     events += self._link(event, task, f"{number}.{task.begin}")
-        for call in self.calls:
-            args = {"Thread Id": call.thread, "level": call.level, "connection_id": call.connection}
+        for number, call in enumerate(self.calls):
+            if self.arrows:
+                events += self._arrows(call)
+            if self.arrows == "no calls":
+                continue
+            connection = call.connection if not self.arrows else 900 + number
+            args = {"Thread Id": call.thread, "level": call.level, "connection_id": connection}
             name = f"{_TITLES[call.level]}@{call.name}"
             events.append(_span(call, self._shown("CANN"), call.thread, args) | {"name": name})
         for task in self.tasks:
@@ -201,6 +209,17 @@ class AscendRecording:
         events.append({"ph": "X", "name": "Computing", "pid": self._shown("Overlap Analysis"), "tid": 0,
                        "ts": _us(START), "dur": 5.0})  # fmt: skip
         return events
+
+    def _arrows(self, call: Call) -> list[dict[str, Any]]:
+        arrow = {"name": "HostToDevice", "cat": "HostToDevice", "id": str((call.connection + 1 << 60) - 1)}
+        begin = {"ph": "s", "pid": self._shown("CANN"), "tid": call.thread, "ts": _us(call.end - 1000)}
+        ends = [
+            (task, self._shown("Ascend Hardware"), task.stream) for task in self.tasks if task.in_text and not task.part
+        ] + [(op, self._shown("HCCL"), 0) for op in self.collectives]
+        return [arrow | begin] + [
+            arrow | {"ph": "f", "bp": "e", "pid": pid, "tid": thread, "ts": _us(task.begin)}
+            for task, pid, thread in ends if task.connection == call.connection
+        ]  # fmt: skip
 
     def _link(self, event: Host, task: Any, number: str) -> list[dict[str, Any]]:
         process = self._shown("HCCL" if isinstance(task, Collective) else "Ascend Hardware")
@@ -263,7 +282,8 @@ class AscendRecording:
             chains += [(number, text(frame), depth) for depth, frame in enumerate(event.stack)]
             operator = event.kind == "op"
             host.append((
-                str(event.begin), str(event.end), PID << 32 | event.thread, number, text(event.name),
+                str(event.begin), str(event.end), PID << 32 | event.thread,
+                number if event.connections or event.queue is not None else None, text(event.name),
                 event.sequence if operator else None, 0 if operator else None, text(event.shapes),
                 text(event.dtypes), number if event.stack else None, _API[event.kind],
             ))  # fmt: skip
@@ -360,7 +380,7 @@ def small(rank: int = 0) -> AscendRecording:
             Task("KERNEL_AICORE", "AI_CORE", at(239), at(261), 12, task=3, in_text=False),
             Task("aclnnAddmm_Add_Add", "MIX_AIV", at(240), at(260), 12, task=3, subtask=0,
                  kernel=("Add", "MIX_AIV", '"8;32,8"', "FLOAT;FLOAT", 10_000, 4)),
-            Task("EVENT_RECORD", "EVENT_RECORD_SQE", at(262), at(263), 13, task=4),
+            Task("EVENT_RECORD", "EVENT_RECORD_SQE", at(262), at(263), NONE, task=4),
             Task("SDMA", "SDMA", at(400), at(420), 20, stream=4, task=9, subtask=0,
                  part=("Memcpy", 0, 4096, "ON_CHIP")),
             Task("Notify Wait", "Notify Wait", at(420), at(500), 20, stream=4, task=9, subtask=1,
@@ -404,9 +424,9 @@ def rich() -> AscendRecording:
         Host("GC", START + 600_000, START + 650_000, kind="gc"),
     ]
     recording.tasks += [
-        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 700_000, START + 720_000, 40, copy=(4096, "host to device")),
-        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 730_000, START + 740_000, 41, task=3,
+        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 700_000, START + 720_000, NONE, copy=(4096, "host to device")),
+        Task("MEMCPY_ASYNC", "PCIE_DMA_SQE", START + 730_000, START + 740_000, NONE, task=3,
              copy=(256, "device to host")),
-        Task("VALUE_WAIT", "COND_SQE", START + 750_000, START + 760_000, 42, task=5),
+        Task("VALUE_WAIT", "COND_SQE", START + 750_000, START + 760_000, NONE, task=5),
     ]  # fmt: skip
     return recording

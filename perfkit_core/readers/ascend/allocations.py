@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, one_of, picked, to_codes, to_int64
 from perfkit_core.base.algorithms.groupby import parts
@@ -32,11 +33,15 @@ ALLOCATIONS: Final = pa.schema(
 of its allocator after that."""
 
 
-def with_memory(recorded: RecordedEvents, allocations: pa.Table | None) -> RecordedEvents:
-    """Return the events with a memory event for the begin and the end of each allocation."""
-    allocations = None if allocations is None else allocations.filter(allocations["bytes"].is_valid())
-    if allocations is None or not len(allocations):
-        return recorded
+def with_memory(recorded: RecordedEvents, allocations: pa.Table | None) -> tuple[RecordedEvents, int]:
+    """Return the events with a memory event for the begin and the end of each allocation, and the number of allocations
+    without a size or a time."""
+    allocations = ALLOCATIONS.empty_table() if allocations is None else allocations
+    times = (allocations[f"{when}_ns"].is_valid() for when in ("allocation", "release"))
+    usable = allocations.filter(pc.and_(allocations["bytes"].is_valid(), pc.or_(*times)))
+    lost, allocations = len(allocations) - len(usable), usable
+    if not len(allocations):
+        return recorded, lost
     count = len(allocations)
     cells = {name: to_int64(allocations[name].chunks, count, NO_ROW) for name in ALLOCATIONS.names
              if pa.types.is_int64(ALLOCATIONS.field(name).type)}  # fmt: skip
@@ -72,7 +77,7 @@ def with_memory(recorded: RecordedEvents, allocations: pa.Table | None) -> Recor
     parent = recorded.parent
     if parent is not None:
         parent = np.append(parent, np.full(len(rows), NO_ROW))
-    return replace(recorded, columns=columns, parent=parent)
+    return replace(recorded, columns=columns, parent=parent), lost
 
 
 def _of_both(level: IntArray, change: IntArray, framework: BoolArray) -> IntArray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections import defaultdict
+import functools
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, first_match, to_codes
 from perfkit_core.base.algorithms.groupby import distinct
+from perfkit_core.base.language.messages import message
 from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.readers.ascend import arguments, device_tasks, host_calls
 from perfkit_core.readers.ascend.allocations import ALLOCATIONS
@@ -23,7 +25,6 @@ from perfkit_core.readers.ascend.database_columns import (
     encoded,
     json_objects,
     mapped,
-    named,
     nullable,
     quoted,
 )
@@ -53,6 +54,8 @@ _CATEGORIES: Final = {"trace": "python_function", "mstx": "user_annotation"}
 """Types of host events that are no operators, and the categories that the vendor's text gives them. Both ends of the
 queue are known by their names."""
 _TIMES: Final = {"startNs", "timestampNs", "timestamp", "timeStamp"}
+_STRINGS: Final = "STRING_IDS"
+_IS_SMALL: Final = re.compile(r"STRING_IDS|ENUM_\w+|RANK_DEVICE_MAP|NPU_INFO|META_DATA")
 _SUMS: Final = frozenset({"OVERLAP_ANALYSIS", "STEP_TIME", "SESSION_TIME_INFO"})
 _SCHEMA: Final = pa.schema(
     [
@@ -74,12 +77,19 @@ class AscendDatabase:
 
     def __init__(self, database: Database, labels: Labels) -> None:
         self._database, self._labels = database, labels
-        texts = dict(database.rows("STRING_IDS", "CAST({id} AS INTEGER), CAST({value} AS TEXT)"))
+        self._lost = Counter[str]()
+        for name in filter(_IS_SMALL.match, database.columns):
+            database.check(name)
+        cells = "CAST({id} AS INTEGER), CAST({value} AS TEXT), INSTR(CAST({value} AS BLOB), x'EFBFBD')"
+        strings = [row for row in database.rows(_STRINGS, cells) if None not in row[:2]]
+        texts = {number: value for number, value, _ in strings}
+        self._damaged_texts = sum(("\ufffd" in value and not at) or "\0" in value for _, value, at in strings)
         self._ids, self._texts = np.array(list(texts), np.int64), pa.array(list(texts.values()), pa.string())
         self._enums = defaultdict[str, dict[int, str]](dict, ENUM_API_TYPE=_API)
         for name in database.columns:
             if name.startswith("ENUM_"):
-                self._enums[name] = dict(database.rows(name, "{id}, CAST({name} AS TEXT)"))
+                named = database.rows(name, "{id}, CAST({name} AS TEXT)")
+                self._enums[name] = {number: value for number, value in named if value is not None}
         self._links = self._columns("CONNECTION_IDS", {"id": "id", "connection": "connectionId"})
         self._operators = {"link": np.empty(0, np.int64), "start_ns": np.empty(0, np.int64)}
         self._untimed: dict[str, int] = {}
@@ -103,15 +113,24 @@ class AscendDatabase:
 
     def devices(self) -> tuple[Device, ...]:
         """The devices that are described."""
-        rows = self._database.rows("NPU_INFO", "CAST({id} AS INTEGER), CAST({name} AS TEXT)")
+        rows = [*self._database.rows("NPU_INFO", "CAST({id} AS INTEGER), CAST({name} AS TEXT)")]
+        described = [number for number, _ in rows if number is not None]
+        self._lost["NPU_INFO"] += len(rows) - len(described)
+        numbers = np.unique(self._columns("TASK", {"device": "deviceId"})["device"])
+        self._refer("NPU_INFO", numbers[numbers >= 0], np.array(described, np.int64))
         return tuple(Device(f"{BACKEND}:{number}", name) for number, name in rows if number is not None)
 
+    @functools.cached_property
     def metadata(self) -> dict[str, Any]:
         """What the program states about the recording, and the version of the database."""
         stated: dict[str, Any] = {}
         for name, value in self._database.rows("META_DATA", "CAST({name} AS TEXT), CAST({value} AS TEXT)"):
-            with contextlib.suppress(ValueError, RecursionError):
-                stated[(name or "").lower()] = decode_json(value) if (value or "").startswith("{") else value
+            try:
+                stated[name.lower()] = (
+                    decode_json(value) if value.startswith(("{", "\0")) else value
+                )  # damaged ones, too
+            except (AttributeError, ValueError, RecursionError):
+                self._lost["META_DATA"] += 1
         return stated
 
     def details(self) -> pa.Table | None:
@@ -156,6 +175,14 @@ class AscendDatabase:
     def findings(self) -> tuple[Finding, ...]:
         untimed = sum(self._untimed.values())
         lost = [without_start(untimed, untimed + self._timed_rows)] if untimed else []
+        if names := [f"{name} ({count})" for name, count in self._lost.items() if count]:
+            text = message(
+                "values refer to rows that are missing or damaged, in these tables: {names:list}", names=names
+            )
+            lost.append(Finding("missing-rows", text))
+        if self._damaged_texts:
+            text = message("{count} texts are damaged: parts of them are not UTF-8", count=self._damaged_texts)
+            lost.append(Finding("not-utf-8", text))
         return (*lost, *self._database.findings(self._unread()))
 
     def _unread(self) -> dict[str, int]:
@@ -166,13 +193,16 @@ class AscendDatabase:
                 "forward": "fwdThreadId", "sequence": "sequenceNumber", "shapes": "inputShapes",
                 "dtypes": "inputDtypes", "stack": "callchainId"}  # fmt: skip
         cells = self._timed("PYTORCH_API", keys)
-        names, types = self._text(cells["name"]), named(cells["type"], self._enums["ENUM_API_TYPE"])
+        names, types = self._text(cells["name"]), self._named(cells["type"], "ENUM_API_TYPE")
         pairs, pair_of = arguments.combined(*(Codes(*to_codes([column], len(names))) for column in (types, names)))
         categories = [host_calls.queue_end(name) or _CATEGORIES.get(kind, "cpu_op") for kind, name in pairs]
         labels = [self._labels(category, name) for category, (_, name) in zip(categories, pairs, strict=True)]
         operator, queue = (np.array([category in chosen for category in categories], np.bool_)[pair_of]
                            for chosen in (("cpu_op",), (ENQUEUE, DEQUEUE)))  # fmt: skip
         self._operators = {"link": cells["link"][operator], "start_ns": cells["start_ns"][operator]}
+        self._refer("PYTORCH_API", self._links["id"], cells["link"])
+        linking = cells["link"]
+        self._refer("CONNECTION_IDS", linking[linking >= 0], self._links["id"])
         links = np.where(queue, cells["link"], NO_ROW)
         number = first_match(links, self._links["id"], self._links["connection"])
         steps = np.array([NO_ROW if label.step is None else label.step for label in labels], np.int64)
@@ -196,7 +226,7 @@ class AscendDatabase:
         )
         names = self._text(cells["name"])
         kinds = mapped(names, host_calls.kind).cast(pa.string()).fill_null(schema.RUNTIME).dictionary_encode()
-        category = named(cells["type"], self._enums["ENUM_API_TYPE"])
+        category = self._named(cells["type"], "ENUM_API_TYPE")
         return self._table(cells, {"name": names, "kind": kinds, "category": category})
 
     def _ranges(self, table: str, kind: str, category: str, name: str | None = None) -> pa.Table:
@@ -212,6 +242,8 @@ class AscendDatabase:
         kernels = self._columns("COMPUTE_TASK_INFO", {"id": "globalTaskId", "name": "name"})
         title = first_match(cells["id"], kernels["id"], kernels["name"])
         parts = self._columns("COMMUNICATION_TASK_INFO", _PARTS)
+        for details in (kernels, parts):
+            self._refer("TASK", details["id"], cells["id"])
         part = first_match(cells["id"], parts["id"], np.arange(len(parts["id"])))
         # A task whose parts are tasks of their own is their sum. Numbers of tasks are used again.
         keys_of = [cells[name] for name in ("device", "stream", "task", "correlation")]
@@ -222,20 +254,25 @@ class AscendDatabase:
         name = np.where(title >= 0, title, cells["type"])
         described = {key: np.append(values, NO_ROW)[part] for key, values in parts.items()}
         args = self._task_args(cells, described)
-        columns = {"name": self._text(name), "stream": nullable(cells["stream"]), "args": args}
+        names = self._text(name)
+        columns = {"name": names, "stream": nullable(cells["stream"]), "args": args}
+        calls = self._columns("CANN_API", {"connection": "connectionId"})["connection"]
+        marks = pc.starts_with(names.cast(pa.string()), "PROFIL").fill_null(False)  # no call starts these tasks
+        called = (cells["correlation"] >= 0) & ~np.asarray(marks, np.bool_)
+        self._refer("CANN_API", cells["correlation"][called], calls)
         return self._table(cells, columns).filter(pa.array(~sums))
 
     def _collectives(self) -> pa.Table:
         keys = {"name": "opName", "correlation": "connectionId", "algorithm": "algType", "type": "dataType",
                 "count": "count", "group": "groupName"}  # fmt: skip
-        sizes = {name: str(len(ranks)) for name, (_, ranks) in groups(self.metadata()).items()}
+        sizes = {name: str(len(ranks)) for name, (_, ranks) in groups(self.metadata).items()}
         cells = self._timed("COMMUNICATION_OP", keys)
         # the device is that of the tasks with the same connection
         tasks = self._columns("TASK", {"correlation": "connectionId", "device": "deviceId"})
         cells["device"] = first_match(cells["correlation"], tasks["correlation"], tasks["device"])
         args = json_objects(
             {
-                "data_type": quoted(named(cells["type"], self._enums["ENUM_HCCL_DATA_TYPE"])),
+                "data_type": quoted(self._named(cells["type"], "ENUM_HCCL_DATA_TYPE")),
                 "alg_type": quoted(self._text(cells["algorithm"])),
                 "count": digits(cells["count"]),
                 device_tasks.RANK_SIZE: mapped(self._text(cells["group"]), sizes.get),
@@ -246,8 +283,11 @@ class AscendDatabase:
     def _task_args(self, cells: Mapping[str, IntArray], part: Mapping[str, IntArray]) -> pa.Array:
         """Return the arguments of tasks, as the vendor's text has them."""
         copies = self._columns("MEMCPY_INFO", {"id": "globalTaskId", "bytes": "size", "way": "memcpyOperation"})
+        self._refer("TASK", copies["id"], cells["id"])
         size, way = (first_match(cells["id"], copies["id"], copies[name]) for name in ("bytes", "way"))
-        enums = {name: self._enums[f"ENUM_HCCL_{name.upper()}_TYPE"] for name in ("transport", "link", "data")}
+        named = {
+            name: self._named(part[name], f"ENUM_HCCL_{name.upper()}_TYPE") for name in ("transport", "link", "data")
+        }
         ranks = {name: np.where(part[name] == _NONE, NO_ROW, part[name]) for name in ("source", "target")}
         return json_objects(
             {
@@ -255,9 +295,9 @@ class AscendDatabase:
                 "Task Id": digits(cells["task"]), "Subtask Id": digits(cells["part"]),
                 device_tasks.PART_TYPE: quoted(self._text(part["part_type"])),
                 device_tasks.OWN_RANK: digits(ranks["source"]), device_tasks.OTHER_RANK: digits(ranks["target"]),
-                **{f"{name} type": quoted(named(part[name], enum)) for name, enum in enums.items()},
+                **{f"{name} type": quoted(texts) for name, texts in named.items()},
                 device_tasks.PART_BYTES: digits(part["bytes"]), device_tasks.COPY_BYTES: digits(size),
-                "direction": quoted(named(way, self._enums["ENUM_MEMCPY_OPERATION"])),
+                "direction": quoted(self._named(way, "ENUM_MEMCPY_OPERATION")),
             }
         )  # fmt: skip
 
@@ -289,12 +329,30 @@ class AscendDatabase:
         """Return the texts of ids, null for unknown ids and for the text ``missing``."""
         code, first = distinct([ids], len(ids))
         at = first_match(ids[first], self._ids, np.arange(len(self._ids)))
+        unknown = (at == NO_ROW) & (ids[first] >= 0) & (ids[first] != _NONE)
+        self._lost[_STRINGS] += int(unknown[code].sum()) if unknown.any() else 0
         values = self._texts.take(nullable(at)).to_pylist()
         return encoded([None if value == missing else value for value in values], code)
+
+    def _named(self, numbers: IntArray, enum: str) -> pa.DictionaryArray:
+        """Return the names of numbers, null for unknown numbers."""
+        names = self._enums[enum]
+        code, first = distinct([numbers], len(numbers))
+        used = numbers[first].tolist()
+        unknown = np.array([0 <= number != _NONE and number not in names for number in used], np.bool_)
+        self._lost[enum] += int(unknown[code].sum()) if unknown.any() else 0
+        return encoded([names.get(number) for number in used], code)
+
+    def _refer(self, table: str, keys: IntArray, targets: IntArray) -> None:
+        """Count the keys that the rows of a table with the keys ``targets`` lack. A table without rows lacks none."""
+        if len(targets):
+            self._lost[table] += int(((first_match(keys, targets, targets) == NO_ROW) & (keys != _NONE)).sum())
 
     def _stacks(self, chains: IntArray) -> pa.DictionaryArray:
         """Return the stacks with these ids, innermost frame first."""
         cells = self._columns("PYTORCH_CALLCHAINS", {"id": "id", "frame": "stack", "depth": "stackDepth"})
+        self._refer("PYTORCH_CALLCHAINS", chains[chains >= 0], cells["id"])
+        self._refer("PYTORCH_API", cells["id"], chains)
         order = np.lexsort((cells["depth"], cells["id"]))
         frames = self._text(cells["frame"][order])
         codes = frames.indices.fill_null(NO_ROW).to_numpy()

@@ -45,11 +45,6 @@ def mapped(column: pa.DictionaryArray, meaning: Callable[[str], str | None]) -> 
     )
 
 
-def named(numbers: IntArray, names: Mapping[int, str]) -> pa.DictionaryArray:
-    code, first = distinct([numbers], len(numbers))
-    return encoded([names.get(number) for number in numbers[first].tolist()], code)
-
-
 def quoted(texts: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return JSON strings."""
     return mapped(texts, lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')

@@ -94,14 +94,16 @@ _TYPES: Final = {
 
 def with_tasks(
     recorded: RecordedEvents, details: pa.Table | None, copy_kind: Callable[[str], str | None]
-) -> tuple[RecordedEvents, int]:
-    """Return the events with kinds, sizes and facts of the device's tasks, and the number of tasks that were recorded
-    twice. ``copy_kind`` returns the direction of a copy from the name of the call that launched it."""
+) -> tuple[RecordedEvents, int, int]:
+    """Return the events with kinds, sizes and facts of the device's tasks, the number of tasks that were recorded
+    twice, and the number of rows of the vendor's table ``details`` that match no kernel. ``copy_kind`` returns the
+    direction of a copy from the name of the call that launched it."""
+    details = DETAILS.empty_table() if details is None else details
     columns = recorded.columns
     devices = Codes(*to_codes(columns["device"].chunks, columns.num_rows))
     rows = np.flatnonzero(devices.rows(*(device for device in devices.values if device.startswith(f"{BACKEND}:"))))
     if not len(rows):
-        return recorded, 0
+        return recorded, 0, len(details)
     args = picked(columns["args"], rows)
     types, described_parts = text_of(args, TASK_TYPE), valid(text_of(args, PART_TYPE))
     kinds, whole = _kinds(picked(columns["name"], rows), types)
@@ -120,9 +122,8 @@ def with_tasks(
     args = picked(recorded.columns["args"], sized)
     sizes = np.maximum(number(args, PART_BYTES), number(args, COPY_BYTES))
     recorded = with_sizes(recorded, sized[sizes >= 0], sizes[sizes >= 0])
-    if details is not None and len(details):
-        recorded = _with_details(recorded, rows[kinds == schema.KERNEL], details)
-    return recorded.without(second), len(second)
+    recorded, matched = _with_details(recorded, rows[kinds == schema.KERNEL], details)
+    return recorded.without(second), len(second), len(details) - matched
 
 
 def _kinds(names: pa.Array, types: pa.Array) -> tuple[npt.NDArray[np.object_], BoolArray]:
@@ -196,17 +197,21 @@ def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
     return places
 
 
-def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> RecordedEvents:
-    """Return the events with what the vendor's table of kernels says about the kernels ``rows``."""
+def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> tuple[RecordedEvents, int]:
+    """Return the events with what the vendor's table of kernels says about the kernels ``rows``, and the number of its
+    rows that match one."""
+    if not len(details):
+        return recorded, 0
     columns = recorded.columns
     names = [picked(columns["name"], rows).cast(pa.string()), details["name"].cast(pa.string()).combine_chunks()]
     codes = to_codes([pa.concat_arrays(names).dictionary_encode()], len(rows) + len(details))[0]
-    starts, described = integers(columns, "start_ns")[rows], details["start_ns"].to_numpy()
+    starts, described = integers(columns, "start_ns")[rows], integers(details, "start_ns")
     found = np.full(len(rows), NO_ROW)
     for shift in _ROUNDED_NS:
         keys, _ = distinct([codes, np.append(starts + shift, described)], len(codes))
         last = np.arange(len(details))[::-1]
         found = np.where(found == NO_ROW, first_match(keys[: len(rows)], keys[len(rows) :][last], last), found)
+    matched = len(np.unique(found[found >= 0]))
     rows, chosen = rows[found >= 0], details.take(pa.array(found[found >= 0]))
     exact = valid(chosen["dur_ns"].combine_chunks())
     for name, source in (("dur_ns", "dur_ns"), ("shapes", "shapes"), ("dtypes", "dtypes")):
@@ -216,7 +221,7 @@ def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -
     facts = device_task.TABLE.table(
         {"row": pa.array(rows)} | {name: chosen[name] for name in ("type", "core", "wait_ns", "blocks")}
     )
-    return replace(recorded, columns=columns).with_facts(device_task.TABLE, facts)
+    return replace(recorded, columns=columns).with_facts(device_task.TABLE, facts), matched
 
 
 def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvents:

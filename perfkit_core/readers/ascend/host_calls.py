@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked, to_codes, valid
 from perfkit_core.readers.ascend.arguments import number, text_of
+from perfkit_core.readers.chrome.unlabelled import LinkEnds, linked_work
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
 from perfkit_core.trace.model import schema
 
@@ -65,8 +66,7 @@ def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> Re
     marks = marks[valid(text_of(picked(columns["args"], marks), _MARK_TYPE))]
     for name, value in (("kind", schema.ANNOTATION), ("category", MARK)):
         columns = with_cells(columns, name, marks, pa.repeat(value, len(marks)).dictionary_encode())
-    calling = [int(key.rpartition(":")[2]) for key, name in process_names.items() if name == PROCESS]
-    rows = np.flatnonzero(np.isin(pid, calling) & one_of(columns["kind"], schema.RUNTIME))
+    rows = np.flatnonzero(np.isin(pid, shown_calls(process_names)) & one_of(columns["kind"], schema.RUNTIME))
     encoded = picked(columns["name"], rows).cast(pa.string()).dictionary_encode()
     parts = [name.partition("@") for name in encoded.dictionary.to_pylist()]
     names = [call or level for level, _, call in parts]
@@ -74,12 +74,60 @@ def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> Re
     for name, values in (("name", names), ("category", levels), ("kind", [kind(name) for name in names])):
         cells = pa.array(values, pa.string()).take(encoded.indices).dictionary_encode()
         columns = with_cells(columns, name, rows, cells)
-    processes = set(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid != NO_ROW)].tolist())
+    processes = _of_operators(columns, pid)
     collecting = np.flatnonzero(one_of(columns["category"], COLLECTOR))
     for shown in set(pid[np.concatenate([rows, marks, collecting])].tolist()) - {NO_ROW}:
         if (process := real_process(shown, processes)) is not None:
             pid[pid == shown] = process
     return replace(recorded, columns=with_integers(columns, "pid", pid))
+
+
+LAUNCHES: Final = "HostToDevice"
+"""Category of the arrows from the times of launches to tasks."""
+
+
+def with_launches(
+    recorded: RecordedEvents, arrows: LinkEnds, process_names: Mapping[str, str]
+) -> tuple[RecordedEvents, int]:
+    """Return the events in which tasks have the connection id of the call that launched them, and the number of arrows
+    without a task or a beginning. Some versions record no call with the connection id of a task: there, it is the
+    innermost call around the beginning of the arrow, or the end of the queue around it. :func:`with_calls` comes
+    later."""
+    columns = recorded.columns
+    source, work = linked_work(columns, arrows)
+    found = (source != NO_ROW) & (work != NO_ROW)
+    source, work, lost = source[found], work[found], int((~found).sum())
+    pid, correlation = integers(columns, "pid"), integers(columns, "correlation")
+    calls = np.isin(pid, shown_calls(process_names)) & one_of(columns["kind"], schema.UNKNOWN)
+    open_ = first_match(correlation[work], correlation[calls], np.flatnonzero(calls)) == NO_ROW
+    source, work = source[open_], work[open_]
+    if not len(work):
+        return recorded, lost
+    shown, tid, time_ns = arrows.pid[source], arrows.tid[source], arrows.time_ns[source]
+    call = enclosing(recorded, np.flatnonzero(calls), shown, tid, time_ns)
+    processes, of_shown = _of_operators(columns, pid), np.unique(shown, return_inverse=True)
+    real = [real_process(number_, processes) for number_ in of_shown[0].tolist()]
+    process = np.array([NO_ROW if number_ is None else number_ for number_ in real], np.int64)[of_shown[1]]
+    taken = enclosing(recorded, np.flatnonzero(one_of(columns["category"], DEQUEUE)), process, tid, time_ns)
+    call = np.where(call == NO_ROW, taken, call)
+    work, call = work[call != NO_ROW], call[call != NO_ROW]
+    unnumbered = np.unique(call[correlation[call] == NO_ROW])
+    new = correlation.copy()
+    new[unnumbered] = correlation.max(initial=0) + 1 + np.arange(len(unnumbered))
+    others = np.flatnonzero(one_of(columns["kind"], schema.UNKNOWN) & ~calls)  # such as the tasks of a collective
+    shared = first_match(correlation[others], correlation[work], new[call])
+    new[others[shared != NO_ROW]] = shared[shared != NO_ROW]
+    new[work] = new[call]
+    return replace(recorded, columns=with_integers(columns, "correlation", new)), lost
+
+
+def shown_calls(process_names: Mapping[str, str]) -> list[int]:
+    """Return the processes that show calls."""
+    return [int(key.rpartition(":")[2]) for key, name in process_names.items() if name == PROCESS]
+
+
+def _of_operators(columns: pa.Table, pid: IntArray) -> set[int]:
+    return set(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid != NO_ROW)].tolist())
 
 
 QUEUE_NUMBER: Final = "correlation_id"
@@ -109,12 +157,14 @@ def with_queued_work(recorded: RecordedEvents) -> RecordedEvents:
     taken, put = (np.flatnonzero(one_of(columns["category"], category)) for category in (DEQUEUE, ENQUEUE))
     if not len(work) or not len(taken) or not len(put):
         return recorded
-    around = enclosing(recorded, taken, call)
+    cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
+    around = enclosing(recorded, taken, *(cell[call] for cell in cells))
     work, around = work[around != NO_ROW], around[around != NO_ROW]
     of_taken, of_put = (number(picked(columns["args"], rows), QUEUE_NUMBER) for rows in (taken, put))
     source = first_match(of_taken[np.searchsorted(taken, around)], of_put, put)
     work, source = work[source != NO_ROW], source[source != NO_ROW]
-    operator = enclosing(recorded, np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS)), source)
+    operators = np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS))
+    operator = enclosing(recorded, operators, *(cell[source] for cell in cells))
     work, operator = work[operator != NO_ROW], operator[operator != NO_ROW]
     new = np.unique(operator[external[operator] == NO_ROW])
     external[new] = external.max(initial=0) + 1 + np.arange(len(new))
@@ -142,16 +192,18 @@ def with_operator_details(recorded: RecordedEvents) -> RecordedEvents:
     return replace(recorded, columns=with_cells(columns, "kind", rows, kinds)) if len(rows) else recorded
 
 
-def enclosing(recorded: RecordedEvents, outer: IntArray, inner: IntArray) -> IntArray:
-    """Return for each of the rows ``inner`` the innermost of the rows ``outer`` of its thread at its start, or -1."""
-    columns = recorded.columns
-    pid, tid, start, duration = (integers(columns, name) for name in ("pid", "tid", "start_ns", "dur_ns"))
-    found = np.full(len(inner), NO_ROW)
-    threads = np.unique(np.stack([pid[inner], tid[inner]], axis=1), axis=0)
-    for process, thread in threads.tolist():
-        here = np.flatnonzero((pid[inner] == process) & (tid[inner] == thread))
-        rows = outer[(pid[outer] == process) & (tid[outer] == thread)]
-        found[here] = around(rows, start[rows], start[rows] + duration[rows], start[inner[here]])
+def enclosing(
+    recorded: RecordedEvents, outer: IntArray, process: IntArray, thread: IntArray, times: IntArray
+) -> IntArray:
+    """Return for each of the ``times`` in a thread the innermost of the rows ``outer`` there, or -1."""
+    pid, tid, start, duration = (
+        integers(recorded.columns, name)[outer] for name in ("pid", "tid", "start_ns", "dur_ns")
+    )
+    found = np.full(len(times), NO_ROW)
+    for lane in np.unique(np.stack([process, thread], axis=1), axis=0).tolist():
+        here = np.flatnonzero((process == lane[0]) & (thread == lane[1]))
+        mine = np.flatnonzero((pid == lane[0]) & (tid == lane[1]))
+        found[here] = around(outer[mine], start[mine], start[mine] + duration[mine], times[here])
     return found
 
 

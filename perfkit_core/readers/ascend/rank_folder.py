@@ -31,6 +31,7 @@ SUFFIX: Final = "_ascend_pt"
 DATABASES: Final = "ascend_pytorch_profiler*.db"
 TRACES: Final = ("trace_view.json", "trace_view.json.gz")
 _INFO: Final = re.compile(r"profiler_info(?:_(\d{1,7}))?\.json")
+_RANK: Final = re.compile(r"^rank_?(\d{1,7})_ascend_pt$")
 _METADATA: Final = "profiler_metadata.json"
 _KERNELS: Final = "kernel_details.csv"
 _MEMORY: Final = "operator_memory.csv"
@@ -102,11 +103,17 @@ class RankFolder:
     @functools.cached_property
     def rank(self) -> int | None:
         """The rank of the process, None if it is not recorded."""
-        stated = integer(self._info.get("rank_id"))
-        if stated is not None and stated >= 0:
-            return stated
-        number = next((match[1] for name in self._names if (match := _INFO.fullmatch(name)) and match[1]), None)
-        return None if number is None else int(number)
+        return next(iter(self.ranks.values()), None)
+
+    @functools.cached_property
+    def ranks(self) -> dict[str, int]:
+        """The rank of the process in the settings, and in the names of the settings and of the folder. The first one
+        is taken."""
+        named = ((name, match[1]) for name in self._names if (match := _INFO.fullmatch(name)))
+        folder = _RANK.search(self.path.name)
+        found = [("rank_id", self._info.get("rank_id")), *named, (self.path.name, folder[1] if folder else None)]
+        numbers = {name: integer(value) for name, value in found}
+        return {name: number for name, number in numbers.items() if number is not None and number >= 0}
 
     @functools.cached_property
     def options(self) -> dict[str, bool]:
@@ -136,8 +143,7 @@ class RankFolder:
             "shapes": _mapped(_texts(table, "Input Shapes"), arguments.shapes),
             "dtypes": _mapped(_texts(table, "Input Data Types"), arguments.types),
         }  # fmt: skip
-        details = pa.table([columns[field.name].cast(field.type) for field in DETAILS], DETAILS)
-        return details.filter(pc.is_valid(details["start_ns"]))
+        return pa.table([columns[field.name].cast(field.type) for field in DETAILS], DETAILS)
 
     @functools.cached_property
     def allocations(self) -> pa.Table | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import structs
 
-from perfkit_core.base.language.messages import plural
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.base.system.paths import is_remote
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.ascend import arguments, host_calls
@@ -67,13 +67,26 @@ def read_database(
             source=str(path), format="ascend-db", framework=framework, devices=database.devices(),
             incomplete=bool(file.damaged),
         )  # fmt: skip
-        rank, metadata = database.rank(), database.metadata()
+        rank, metadata = database.rank(), database.metadata
         recorded = recorded.with_account(database.account())
         findings = database.findings()
+    if folder is not None and rank is not None:
+        findings += contradictions({"RANK_DEVICE_MAP": rank, **folder.ranks})
     meta = described(meta, folder, metadata, rank)
     tables = VendorTables(details, allocations, metadata)
     recorded, meta, more = completed(recorded, meta, tables, copy_kind)
     return assemble(recorded, meta, findings + more, next(iter(meta.ranks), None), operator_names)
+
+
+def contradictions(ranks: Mapping[str, int]) -> tuple[Finding, ...]:
+    """Report that sources of the rank, of which the first is taken, have different ranks."""
+    if len(set(ranks.values())) < 2:
+        return ()
+    text = message(
+        "the rank of this process is not clear: {ranks:list}; the first one is taken",
+        ranks=[f"{rank} ({source})" for source, rank in ranks.items()],
+    )
+    return (Finding("ranks-contradict", text),)
 
 
 def described(
@@ -112,18 +125,25 @@ def completed(
     """Return the events of a recording with calls, tasks and memory events, the metadata with the number of ranks that
     collectives name if the program does not state it, and findings."""
     recorded = with_queued_work(arguments.understood(host_calls.with_calls(recorded, meta.process_names)))
-    recorded, second = with_tasks(recorded, tables.kernels, copy_kind)
+    recorded, second, unmatched = with_tasks(recorded, tables.kernels, copy_kind)
     groups_ = [ranks for _, ranks in groups(tables.stated).values()]
     recorded, named = with_awaited_ranks(recorded, next(iter(meta.ranks), None), groups_)
     meta = structs.replace(meta, world_size=meta.world_size or named)
-    recorded = with_memory(with_operator_details(recorded), tables.allocations).with_account(
-        with_left_out((), _SECOND, second)
-    )
+    recorded, unplaced = with_memory(with_operator_details(recorded), tables.allocations)
+    recorded = recorded.with_account(with_left_out((), _SECOND, second))
+    findings = []
+    if unmatched or unplaced:
+        text = message(
+            "rows of the vendor's tables match no event: {kernels} of kernels, {allocations} of allocations",
+            kernels=unmatched,
+            allocations=unplaced,
+        )
+        findings.append(Finding("rows-without-events", text))
     if not second:
-        return recorded, meta, ()
+        return recorded, meta, (*findings,)
     text = plural(
         "1 record describes a task of a collective for the second time, and was joined to the first",
         "{n} records describe tasks of collectives for the second time, and were joined to the first",
         second,
     )
-    return recorded, meta, (Finding("second-records", text, note=True),)
+    return recorded, meta, (*findings, Finding("second-records", text, note=True))

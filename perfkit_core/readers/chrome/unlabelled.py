@@ -66,6 +66,10 @@ class LinkEnds(NamedTuple):
     tid: IntArray
     time_ns: IntArray
 
+    def of(self, chosen: BoolArray) -> LinkEnds:
+        """Return the ends in a mask."""
+        return LinkEnds(*(values[chosen] for values in self))
+
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
@@ -205,20 +209,15 @@ def with_links(recorded: RecordedEvents, links: LinkEnds) -> tuple[RecordedEvent
     """Return the events with equal ids in the column ``external`` for each event without a category at the end of a
     link and the operator at its beginning, and the number of links without these two events."""
     columns = recorded.columns
-    begin, end = np.flatnonzero(links.begins), np.flatnonzero(links.begins == 0)
-    if not len(end) or not columns.num_rows:
+    source, work = linked_work(columns, links)
+    if not len(work):
         return recorded, 0
-    code, _ = distinct([links.category, links.id], len(links.id))
-    source = first_match(code[end], code[begin[::-1]], begin[::-1])
-    cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
-    at_ends = np.isin(cells[2], links.time_ns)
-    operators = at_ends & one_of(columns["kind"], *schema.OPERATOR_KINDS)
-    works = at_ends & (one_of(columns["kind"], schema.UNKNOWN) | _uncategorised(columns))
-    operator = np.where(source == NO_ROW, NO_ROW, _rows_at(operators, cells, links)[source])
-    work = _rows_at(works, cells, links)[end]
+    operators = one_of(columns["kind"], *schema.OPERATOR_KINDS)
+    operator = np.where(source == NO_ROW, NO_ROW, _rows_at(columns, operators, links)[source])
     linked = np.flatnonzero((operator != NO_ROW) & (work != NO_ROW))
     external = integers(columns, EXTERNAL)
     number = external.max(initial=0) + 1 + linked
+    lost = len(work) - len(linked)
     operator, work = operator[linked], work[linked]
     first = distinct([work], len(work))[1]  # the first link of each event
     first = first[external[work[first]] == NO_ROW]
@@ -228,7 +227,7 @@ def with_links(recorded: RecordedEvents, links: LinkEnds) -> tuple[RecordedEvent
     external[operator[new]] = number[new]
     free = external[work] == NO_ROW
     external[work[free]] = external[operator[free]]
-    return replace(recorded, columns=with_integers(columns, EXTERNAL, external)), len(end) - len(linked)
+    return replace(recorded, columns=with_integers(columns, EXTERNAL, external)), lost
 
 
 def _uncategorised(columns: pa.Table) -> BoolArray:
@@ -239,10 +238,23 @@ def _uncategorised(columns: pa.Table) -> BoolArray:
     return mask
 
 
-def _rows_at(mask: BoolArray, cells: Sequence[IntArray], links: LinkEnds) -> IntArray:
+def linked_work(columns: pa.Table, links: LinkEnds) -> tuple[IntArray, IntArray]:
+    """Return for each link with an end the index of its beginning in ``links``, and the row of the event without a
+    category at its end, or -1."""
+    begin, end = np.flatnonzero(links.begins), np.flatnonzero(links.begins == 0)
+    if not len(end) or not columns.num_rows:
+        return end[:0], end[:0]
+    code, _ = distinct([links.category, links.id], len(links.id))
+    works = one_of(columns["kind"], schema.UNKNOWN) | _uncategorised(columns)
+    source = first_match(code[end], code[begin[::-1]], begin[::-1])
+    return source, _rows_at(columns, works, links)[end]
+
+
+def _rows_at(columns: pa.Table, mask: BoolArray, links: LinkEnds) -> IntArray:
     """Return for each end of a link the last row of the mask with its thread and time, or -1. In a sorted table, it is
     the innermost event."""
-    rows = np.flatnonzero(mask)
+    cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
+    rows = np.flatnonzero(mask & np.isin(cells[2], links.time_ns))
     ends = (links.pid, links.tid, links.time_ns)
     keys = [np.concatenate([values[rows], cells_of_ends]) for values, cells_of_ends in zip(cells, ends, strict=True)]
     code, _ = distinct(keys, len(rows) + len(links.id))

@@ -30,7 +30,7 @@ from perfkit_core.trace.storage import older_format, stored_file
 from perfkit_core.trace.storage.stored_file import KEY, Stored, StoredFile, unreadable
 from perfkit_core.trace.storage.writer import encoding, seal
 
-Complete = Callable[[RecordedEvents, TraceMeta], tuple[RecordedEvents, tuple[Finding, ...]]]
+Complete = Callable[[RecordedEvents, TraceMeta], tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]]
 """The function ``complete`` of a reader. When a recorded file is loaded, it adds values that depend on all events."""
 _ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
@@ -164,7 +164,7 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
     recorded = RecordedEvents(table.drop_columns(["parent", "node"]), _parents(table), tables)
     meta, quality = stored.meta, tuple(finding.finding() for finding in stored.quality)
     if complete is not None:
-        recorded, findings = complete(recorded, meta)
+        recorded, meta, findings = complete(recorded, meta)
         quality += findings
     if stored.rank is None:
         return assemble_ranks(recorded, meta, quality, operator_names)
