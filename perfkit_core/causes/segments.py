@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.base.algorithms import intervals, nesting
+from perfkit_core.base.algorithms import groupby, intervals, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, first_match
 from perfkit_core.base.algorithms.intervals import Intervals
 from perfkit_core.trace.model import schema
@@ -76,11 +76,23 @@ def main_thread(trace: Trace, of_rank: BoolArray) -> int:
     return int(np.bincount(code[host]).argmax()) if len(host) else NO_ROW
 
 
+@once
+def innermost_events(trace: Trace) -> tuple[IntArray, Pieces]:
+    """Return the times of all threads in which events were recorded, sorted by thread and time: the code of the thread,
+    and the innermost event of each time."""
+    of_trace = threads(trace)
+    rows = nested_rows(trace, np.ones(len(trace), np.bool_))
+    rows = rows[groupby.stable_order(of_trace.code[rows], len(of_trace))]
+    code = of_trace.code[rows]
+    begin, finish, event = nesting.innermost(code, trace.ints("start_ns")[rows], trace.end_ns[rows])
+    return code[event], (begin, finish, rows[event])
+
+
 def innermost(trace: Trace, thread: int) -> Pieces:
     """Return the times of a thread in which events were recorded, with the innermost event of each."""
-    rows = nested_rows(trace, threads(trace).code == thread)
-    begin, finish, event = nesting.innermost(trace.ints("start_ns")[rows], trace.end_ns[rows])
-    return begin, finish, rows[event]
+    code, pieces = innermost_events(trace)
+    begin, finish, event = (cells[slice(*np.searchsorted(code, [thread, thread + 1]))] for cells in pieces)
+    return begin, finish, event
 
 
 @once

@@ -141,8 +141,7 @@ def sentences(result: Pair, tree: pd.DataFrame) -> Iterator[Message]:
     layers = _layers(tree, max(relative_noise(result).values()))
     if layers:
         yield message("Layers that changed most: {layers:parts}.", layers=layers)
-    frameworks = {trace.meta.framework for trace in result.traces}
-    calls = _calls(tree) if len(frameworks) == 1 else []
+    calls = _calls(tree)
     if calls:
         yield message("Calls per step: {calls:parts}.", calls=calls)
 

@@ -14,6 +14,8 @@ import pandas as pd
 from perfkit_core.base.language.messages import SIDES, mark, message, say
 from perfkit_core.compare import comparison, explanation, report
 from perfkit_core.compare.align.align import items
+from perfkit_core.compare.align.composites import composed
+from perfkit_core.compare.align.operator_owner import Owners
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
@@ -122,21 +124,25 @@ def _wide_sections(traces: Mapping[str, Trace], medians: Mapping[str, int]) -> l
     per = say("Mean time per step") if stepped else say("Time of the whole recording")
     parts: dict[str, pd.Series[int]] = {}
     means: dict[str, dict[str, pd.Series[int]]] = {"phases": {}, "cpu_ns": {}, "device_ns": {}}
+    base, *others = traces.values()
+    foreign = next((trace for trace in others if trace.meta.framework != base.meta.framework), base)
+    operators = {name: composed(base, trace)[1] for name, trace in traces.items()}
+    operators[next(iter(traces))] = composed(base, foreign)[0]
     for name, trace in traces.items():
         windows = middle_steps(trace) if stepped else whole_run(trace)
         if not len(windows):
             for columns in (parts, *means.values()):
                 columns[name] = pd.Series(dtype=np.int64)
             continue
-        parts[name] = _parts(trace, windows, medians[name] if stepped else windows.mean_ns)
-        operators = comparison.operator_times(items(trace, windows, {}), 1).groupby("name", sort=False)
+        parts[name] = _parts(trace, windows, operators[name], medians[name] if stepped else windows.mean_ns)
+        by_name = comparison.operator_times(items(trace, windows, operators[name], {}), 1).groupby("name", sort=False)
         numbers = tuple(np.unique(trace.ints("step")[windows.row]).tolist())
         phases = table_of(step_phases.VIEW, trace, ViewRequest(steps=numbers if stepped else None))
         total = phases["total_cpu_ns"].fillna(0).to_numpy(np.int64)
         mean = rounded_division(total, len(windows) if stepped else 1)
         means["phases"][name] = pd.Series(mean, phases["phase"].astype(str))
         for measure in ("cpu_ns", "device_ns"):
-            means[measure][name] = operators[measure].sum()
+            means[measure][name] = by_name[measure].sum()
     by_phase = _wide(means["phases"], keep_order=True)
     host, device = _wide(means["cpu_ns"]), _wide(means["device_ns"])
     of_parts = say(explanation.OF_PARTS) if stepped else say("Wall-clock time of the whole recording.")
@@ -170,10 +176,10 @@ def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.D
     return table.rename_axis("name").reset_index()
 
 
-def _parts(trace: Trace, windows: Windows, median_ns: int) -> pd.Series[int]:
+def _parts(trace: Trace, windows: Windows, operators: Owners, median_ns: int) -> pd.Series[int]:
     """Return the mean time of each category over the windows. A further category holds the median minus this mean, so
     all categories sum to ``median_ns``."""
-    account = pieces(trace, windows)
+    account = pieces(trace, windows, operators)
     totals = np.bincount(account.category, account.dur_ns, len(CATEGORIES)).astype(np.int64)
     means = shared_out(totals, windows.count)
     return pd.Series([*means, median_ns - means.sum()], [*CATEGORIES, BESIDE_MEDIAN], np.int64)

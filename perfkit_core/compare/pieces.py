@@ -25,7 +25,7 @@ from perfkit_core.causes.host_work import HOST_WORK, UNRECORDED, host_work
 from perfkit_core.causes.host_work import INPUT as LOADS
 from perfkit_core.causes.largest import NO_OPERATOR, STATES
 from perfkit_core.causes.segments import COMMUNICATION, COMPUTE, COPY, HOST, WORDS, in_windows
-from perfkit_core.compare.align.operator_owner import owners
+from perfkit_core.compare.align.operator_owner import Owners
 from perfkit_core.compare.windows import Windows
 from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, FORWARD, OPTIMIZER
 from perfkit_core.trace.model.trace import Trace
@@ -62,12 +62,13 @@ class Pieces:
     owner: IntArray  # the operator that the event belongs to, -1 if none
     phase: IntArray  # index of the phases of the trace, or their number if the phase is unknown
     dur_ns: IntArray
+    operators: Owners  # those of the run
 
     def names(self) -> np.ndarray:
         return np.array(CATEGORIES, object)[self.category]
 
 
-def pieces(trace: Trace, windows: Windows) -> Pieces:
+def pieces(trace: Trace, windows: Windows, operators: Owners) -> Pieces:
     """Cut the windows at the edges of the account. Raises UsageError if the pieces exceed the limit of memory."""
     machine.require(_EVENT_BYTES * len(trace), "the time of each event")
     parts, on_device = [(np.empty(0, np.int64),) * 4], has_device_work(trace)
@@ -77,28 +78,31 @@ def pieces(trace: Trace, windows: Windows) -> Pieces:
         window, segment, word, width = in_windows(segments, windows.start_ns[at], windows.end_ns[at])
         parts.append((at[window], np.append(segments.event, NO_ROW)[segment], word, width))
     window, row, word, dur_ns = (np.concatenate(cells) for cells in zip(*parts, strict=True))
-    return _described(trace, row, word, dur_ns, window)
+    return _described(trace, operators, row, word, dur_ns, window)
 
 
-def without_time(trace: Trace, rows: IntArray) -> Pieces:
+def without_time(trace: Trace, operators: Owners, rows: IntArray) -> Pieces:
     """Return pieces of no duration for events of which no time counts."""
     acts = activities(trace)
     computes = trace.host & trace.rows("kind", "operator") if not acts.on_device else acts.compute & ~trace.host
     words = np.full(len(trace), WORDS.index(HOST))
     for word, mask in ((COPY, acts.copy), (COMPUTE, computes), (COMMUNICATION, communication(trace).device)):
         words[mask] = WORDS.index(word)
-    return _described(trace, rows, words[rows], np.zeros(len(rows), np.int64), np.arange(len(rows)))
+    return _described(trace, operators, rows, words[rows], np.zeros(len(rows), np.int64), np.arange(len(rows)))
 
 
-def _described(trace: Trace, row: IntArray, word: IntArray, dur_ns: IntArray, window: IntArray) -> Pieces:
+def _described(
+    trace: Trace, operators: Owners, row: IntArray, word: IntArray, dur_ns: IntArray, window: IntArray
+) -> Pieces:
     held = word == WORDS.index(HOST)
     work = np.append(host_work(trace).astype(np.int64), HOST_WORK.index(UNRECORDED))[row]
     is_step = np.append(trace.rows("kind", "step"), False)[row]
     kind = np.where(held, np.where(is_step, HOST_WORK.index(UNRECORDED), work), NO_ROW)
     waits = CATEGORIES.index(HOST if has_device_work(trace) else NO_OPERATOR)
     of_host = np.where(kind == HOST_WORK.index(LOADS), CATEGORIES.index(INPUT), waits)
-    owner = np.append(owners(trace).row, NO_ROW)[row]
-    return Pieces(np.where(held, of_host, word), kind, row, owner, _phases(trace, row, owner, held, window), dur_ns)
+    owner = np.append(operators.row, NO_ROW)[row]
+    phase = _phases(trace, row, owner, held, window)
+    return Pieces(np.where(held, of_host, word), kind, row, owner, phase, dur_ns, operators)
 
 
 def _phases(trace: Trace, row: IntArray, owner: IntArray, held: BoolArray, window: IntArray) -> IntArray:

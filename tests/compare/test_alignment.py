@@ -23,7 +23,8 @@ from tests.support.events import device, host, trace
 from tests.support.golden import check_golden
 
 NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum",
-         "max": "max", "mm_grad": "matmul_grad", "add_grad": "add_grad", "stored": "accumulate_grad"}  # fmt: skip
+         "max": "max", "sm": "softmax", "attn": "attention", "conv": "conv", "bn": "batch_norm",
+         "mm_grad": "matmul_grad", "add_grad": "add_grad", "stored": "accumulate_grad"}  # fmt: skip
 TIMES = ("calls", "cpu_ns", "device_ns")
 
 
@@ -69,7 +70,7 @@ FUSED = compiled(("triton_poi_fused_add_mul_0", 12), ("triton_per_fused_mul_nati
                  ("aten::mm", 71), ("triton_poi_fused_tanh_2", 4))  # fmt: skip
 BIAS = run(("mm", "forward", None, 9), ("add", "forward", None, 2), ("add_grad", "backward", None, 4),
            ("stored", "backward", None, 1), ("mm_grad", "backward", None, 15))  # fmt: skip
-NO_BIAS = run(("mm", "forward", None, 10), ("mm_grad", "backward", None, 20))
+NO_BIAS = run(("mm", "forward", None, 10), ("mm_grad", "backward", None, 20)).with_meta(framework="other")
 CASES: dict[str, tuple[Trace, Trace]] = {
     "each level leaves what it cannot match to the next; both runs have net.act, with different operators": (
         run(("mm", "forward", "net.fc1", 100), ("act", "forward", "net.act", 10), ("cp", "forward", None, 7),
@@ -159,9 +160,11 @@ OPS = st.lists(
 
 
 @settings(max_examples=12)
-@given(OPS, OPS, st.booleans())
-def test_all_operator_time_is_on_one_level_and_swapped_sides_meet_there(base: Any, other: Any, shapes: bool) -> None:
-    sides = run(*base, shapes=shapes), run(*other, shapes=shapes)
+@given(OPS, OPS, st.booleans(), st.sampled_from(["fw", "another"]))
+def test_all_operator_time_is_on_one_level_and_swapped_sides_meet_there(
+    base: Any, other: Any, shapes: bool, framework: str
+) -> None:
+    sides = run(*base, shapes=shapes), run(*other, shapes=shapes).with_meta(framework=framework)
     there, back, alone = align(*sides), align(*reversed(sides)), align(sides[0], sides[0])
     rows = there.rows
     for side, one in zip(("base", "other"), sides, strict=True):

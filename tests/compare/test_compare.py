@@ -10,6 +10,7 @@ import pytest
 
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.compare.align.align import items
+from perfkit_core.compare.align.operator_owner import owners
 from perfkit_core.compare.comparison import compare, operator_times
 from perfkit_core.compare.windows import whole_run
 from perfkit_core.readers.load import load
@@ -49,7 +50,7 @@ def test_swapping_sides_changes_signs_only(torch_run: Trace, paddle_run: Trace) 
 def test_operator_rows_sum_to_the_operator_time(torch_run: Trace, paddle_run: Trace) -> None:
     """The rows sum to the time of the outermost operators, so nothing is lost or counted twice."""
     for trace in (torch_run, paddle_run):
-        table = operator_times(items(trace, whole_run(trace), {}), 1)
+        table = operator_times(items(trace, whole_run(trace), owners(trace), {}), 1)
         operator = trace.rows("kind", *OPERATOR_KINDS) & trace.host
         parent, inside = trace.ints("parent"), np.zeros(len(trace), np.bool_)
         for row in np.flatnonzero(operator):  # the definition, event by event

@@ -13,13 +13,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.causes.segments import innermost
 from perfkit_core.readers.load import load
 from perfkit_core.replay import device_work
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import Replay, play
+from perfkit_core.replay.host_segments import host_segments
 from perfkit_core.replay.transforms import Batch, Insert, Overlap, Remove, Scale, Transform, transformed
 from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.trace import Trace, concat_traces
+from perfkit_core.views.select import threads
 from tests.support.events import host, trace
 from tests.support.recordings import recordings
 from tests.support.replayed import played_ns
@@ -156,3 +159,24 @@ def test_real_recordings_of_paddle(paddle_file: Path) -> None:
     replay = build(found)
     repeats(found, replay)
     assert (np.array(played_ns(replay, Remove(chosen(found, 1)))) <= played_ns(replay)).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(1, 3)), min_size=1, max_size=12))
+def test_segments_have_the_innermost_event_at_each_time(events: list[tuple[int, int, int]]) -> None:
+    """The innermost event is the one that began last, counted for each nanosecond. The account has the same events."""
+    recorded = trace(
+        [host(f"op {at}", "operator", *event) for at, event in enumerate(events)] or [host("op", "op", 0, 1)]
+    )
+    segments, code = host_segments(recorded), threads(recorded).code
+    start, end = recorded.ints("start_ns"), recorded.end_ns
+    rows = np.flatnonzero(recorded.operators)
+    for first, last, row, thread in zip(segments.start_ns, segments.end_ns, segments.row, segments.thread, strict=True):
+        for now in range(first, last):
+            in_thread = [at for at in rows.tolist() if segments.thread[segments.first[at]] == thread]
+            open_rows = [at for at in in_thread if start[at] <= now < end[at]]
+            assert row == max(open_rows, default=-1, key=lambda at: (start[at], -end[at], at))
+            if open_rows:
+                begin, finish, event = innermost(recorded, int(code[open_rows[0]]))
+                assert event[(begin <= now) & (now < finish)].tolist() == [row]
+    assert np.array_equal(segments.start_ns[segments.first[rows]], start[rows])
+    assert np.array_equal(segments.start_ns[segments.after[rows]], end[rows])

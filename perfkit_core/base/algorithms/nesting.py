@@ -47,25 +47,26 @@ def nest_in_order(
     return parent
 
 
-def innermost(start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return when which event of one thread is the innermost, as disjoint pieces in the order of time: start, end, and
-    index of the event. The events must be sorted by start, then longest first. Of events that overlap without nesting,
-    the later one is innermost until it ends. O(n)."""
+def innermost(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return when which event of its thread is the innermost, as disjoint pieces sorted by thread and time: start, end,
+    and index of the event. The events must be sorted by thread, then start, then longest first. Of events that overlap
+    without nesting, the later one is innermost until it ends. O(n)."""
     pieces = tuple(np.empty(2 * len(start_ns), np.int64) for _ in range(3))
-    count = _innermost(start_ns, end_ns, np.empty(len(start_ns), np.int64), *pieces)
+    count = _innermost(thread, start_ns, end_ns, np.empty(len(start_ns), np.int64), *pieces)
     begin, finish, event = (cells[:count].copy() for cells in pieces)
     return begin, finish, event
 
 
 @compiled
 def _innermost(
-    start: IntArray, end: IntArray, stack: Out[IntArray], begin: Out[IntArray], finish: Out[IntArray],
-    event: Out[IntArray],
+    thread: IntArray, start: IntArray, end: IntArray, stack: Out[IntArray], begin: Out[IntArray],
+    finish: Out[IntArray], event: Out[IntArray],
 ) -> int:  # fmt: skip
     """``stack[:depth]`` holds the events that have begun, the innermost last; ``now`` is the end of the last piece."""
     count, depth, now = 0, 0, np.int64(0)
     for i in range(len(start) + 1):
-        while depth and (i == len(start) or end[stack[depth - 1]] <= start[i]):
+        last = i == len(start) or (i > 0 and thread[i] != thread[i - 1])  # the thread has no more events
+        while depth and (last or end[stack[depth - 1]] <= start[i]):
             top = stack[depth - 1]
             if end[top] > now:
                 begin[count], finish[count], event[count] = now, end[top], top
@@ -76,7 +77,7 @@ def _innermost(
             if depth and start[i] > now:
                 begin[count], finish[count], event[count] = now, start[i], stack[depth - 1]
                 count += 1
-            now = start[i] if not i or start[i] > now else now
+            now = start[i] if last or not i or start[i] > now else now
             stack[depth] = i
             depth += 1
     return count

@@ -3,10 +3,6 @@
 Operators are matched level by level: first the same operator in the same layer, last any operators of one family.
 Kernels that a compiler generated in one run are matched with the operators of the other run that they were made of.
 
-Biases are a special case. Some frameworks add the bias inside a matrix product or convolution. Others run a separate
-``add`` right after the product. One run alone does not show whether such an ``add`` is a residual connection. So an
-addition is matched with a product of the other run only if nothing else in that run matches the addition.
-
 The matched share of the step is computed from the half of the steps nearest to the median. The time of an operator is
 added to the level on which the operator was matched. Time outside operators, such as Python code, matches on the level
 ``operator`` if the other run has time of the same category in the same phase.
@@ -24,10 +20,10 @@ import pandas as pd
 from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.base.language.messages import SIDES
 from perfkit_core.base.language.units import counted, format_ratio
-from perfkit_core.base.operators.names import GRADIENT_SUFFIX
+from perfkit_core.compare.align.composites import composed
 from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
-from perfkit_core.compare.align.operator_owner import Owners, owner_times, owners
+from perfkit_core.compare.align.operator_owner import Owners, owner_times
 from perfkit_core.compare.equal_work import compared_windows
 from perfkit_core.compare.pieces import INPUT, Pieces, pieces, shared_out
 from perfkit_core.compare.windows import Windows
@@ -37,16 +33,6 @@ from perfkit_core.views.select import marked
 from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
-PRODUCT: Final = "product"
-"""Column that groups operators. It is ``conv`` for a ``conv`` and for an ``add`` that may add the bias of a ``conv``.
-The other :data:`_PRODUCTS` are grouped in the same way."""
-COMPOSITE: Final = "composite"
-"""Column that groups operators which frameworks divide differently: the products of matrices, and the loss of
-classification, which is one operator or a softmax and a selection."""
-_COMPOSITES: Final = {
-    **dict.fromkeys(("matmul", "linear", "bmm"), "matmul"),
-    **dict.fromkeys(("cross_entropy", "log_softmax", "nll_loss"), "cross_entropy"),
-}
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 KIND: Final = "kind"
 NAMED, NATIVE, DEVICE_EVENT = "canonical name", "native name", "device event"
@@ -60,23 +46,15 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("layer", "phase"),
     ),
     "operator_shape": (("operator", "shape", "dtype", "phase"), ("operator", "shape", "phase")),
-    "operator": ((FUSION, "phase"), ("operator", "phase"), (PRODUCT, "phase"), (COMPOSITE, "phase")),
+    "operator": ((FUSION, "phase"), ("operator", "phase")),
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
 """Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
 if they have the same value for every key of a set."""
-_WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"), (COMPOSITE, "phase"))
-"""With these sets of keys, an unmatched item may also match an item that is already matched. All other sets compare
-only unmatched items, so that additional work of one run, such as an additional layer, remains unmatched."""
 _OF_DEVICE: Final = ("compute", "communication", "copy", INPUT)
 """Categories that are told apart in matching. All others count as one, because only some frameworks record Python code
 between operators."""
-_PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
-_ADD, _BETWEEN, _STORED = "add", "reshape", "accumulate_grad"
-"""Names of operators. ``add`` may add the bias of a product, and ``reshape`` may run between the product and this
-addition. ``accumulate_grad`` only stores a gradient and is ignored."""
-
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
 
@@ -124,7 +102,8 @@ def align(base: Trace, other: Trace) -> Alignment:
     """Align two runs, of the same framework or of different ones."""
     traces = (base, other)
     windows, layers = compared_windows(base, other), match_layers(base, other)
-    sides = [items(*side) for side in zip(traces, windows, layers, strict=True)]
+    operators = composed(base, other)
+    sides = [items(*side) for side in zip(traces, windows, operators, layers, strict=True)]
     counts = [unit_count(window) for window in windows]
     rows, levels = meet(sides[0].table, sides[1].table)
     for side, count in zip(SIDES, counts, strict=True):
@@ -134,7 +113,7 @@ def align(base: Trace, other: Trace) -> Alignment:
         rows[f"difference_{measure}_ns"] = rows[f"other_{measure}_ns"] - rows[f"base_{measure}_ns"]
         columns += [f"{side}_{measure}_ns" for side in (*SIDES, "difference")]
 
-    cut = pieces(base, windows[0]), pieces(other, windows[1])
+    cut = pieces(base, windows[0], operators[0]), pieces(other, windows[1], operators[1])
     times = [_by_level(*side) for side in zip(traces, cut, sides, levels, strict=True)]
     shares: Shares = {}
     for side, mine, theirs in zip(SIDES, times, reversed(times), strict=True):
@@ -172,13 +151,12 @@ def unit_count(windows: Windows) -> int:
     return windows.count if len(windows.row) or windows.calls else 1
 
 
-def items(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Items:
+def items(trace: Trace, windows: Windows, operators: Owners, layers: Mapping[str, str]) -> Items:
     """Group the events of the windows into items; of whole recordings, all events. The host times of the items sum to
     the time of the outermost operators. The device times sum to all device work. ``layers`` maps the path of a layer to
     its name in the comparison."""
     parts = len(windows.row) or windows.calls
     chosen = marked(trace, windows.members(trace)) if parts else np.ones(len(trace), np.bool_)
-    operators = owners(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
     rows = np.flatnonzero((operators.counted | outside) & chosen)
     groups = group(
@@ -192,16 +170,12 @@ def items(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Items:
             "phase": _texts_at(trace.codes("phase"), rows),
             "family": _texts_at(operators.family, rows),
             FUSED: _texts_at(fused(trace), rows),
-            PRODUCT: products(trace, operators)[rows],
-            COMPOSITE: _texts_at(_composites(operators), rows),
             KIND: np.where(operators.row[rows] == NO_ROW, DEVICE_EVENT, np.where(operators.named[rows], NAMED, NATIVE)),
         }
     )
-    order = np.lexsort(
-        [groups.keys[key].fillna("").to_numpy(str) for key in (KIND, COMPOSITE, FUSED, PRODUCT, *reversed(KEYS))]
-    )
+    order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in (KIND, FUSED, *reversed(KEYS))])
     table = groups.keys.iloc[order].reset_index(drop=True)
-    cpu, device = owner_times(trace)
+    cpu, device = owner_times(trace, operators)
     times = {"cpu_ns": np.where(outside, 0, cpu), "device_ns": np.where(outside, trace.ints("dur_ns"), device)}
     for name, values in times.items():
         table[name] = shared_out(groups.sum(values[rows])[order], unit_count(windows))
@@ -214,53 +188,11 @@ def items(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Items:
     return Items(table, item[np.where(operators.row == NO_ROW, np.arange(len(trace)), operators.row)])
 
 
-def _composites(operators: Owners) -> Codes:
-    """Return for each event the value of the key :data:`COMPOSITE`, null for operators without one."""
-    composites = _COMPOSITES | {name + GRADIENT_SUFFIX: text + GRADIENT_SUFFIX for name, text in _COMPOSITES.items()}
-    texts = [composites.get(name, "") for name in operators.name.values]
-    number = np.array([index if text else -1 for index, text in enumerate(texts)], np.int32)
-    return Codes(operators.name.lookup(number, np.int32(-1)), texts)
-
-
 def _texts_at(codes: Codes, rows: IntArray) -> np.ndarray:
     texts = np.empty(len(codes.values) + 1, object)
     texts[:-1], texts[-1] = codes.values, None
     row_texts: np.ndarray = texts[codes.codes[rows]]
     return row_texts
-
-
-def products(trace: Trace, operators: Owners) -> np.ndarray:
-    """Return for each event the value of the key :data:`PRODUCT`, or None. The array has the shape (rows,)."""
-    rows = np.flatnonzero(operators.counted & trace.operators & ~operators.name.rows(_STORED))
-    places = np.column_stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")])
-    _, thread = np.unique(places, axis=0, return_inverse=True)
-    thread = thread.reshape(-1)
-    order = np.lexsort((trace.ints("start_ns")[rows], thread))
-    rows, thread = rows[order], thread[order].astype(np.int64)
-    phase = trace.codes("phase").codes[rows].astype(np.int64)
-    names = np.array([*operators.name.values, None], object)[operators.name.codes[rows]]
-    product_names = np.full(len(trace), None, object)
-    # The product runs before the addition in the forward pass (step -1), and after it in the backward pass (step 1).
-    for suffix, step in (("", -1), (GRADIENT_SUFFIX, 1)):
-        product = np.isin(names, [name + suffix for name in _PRODUCTS])
-        near = _neighbour(thread, phase, np.arange(len(rows)), step)
-        between = (near >= 0) & (names[near] == _BETWEEN + suffix)
-        near = np.where(between, _neighbour(thread, phase, near, step), near)
-        serves = (names == _ADD + suffix) & (near >= 0) & product[near]
-        product_names[rows[product]] = names[product]
-        product_names[rows[serves]] = names[near[serves]]
-    return product_names
-
-
-def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> IntArray:
-    """Return ``at + step``, or -1 if the operator at this index is missing, on another thread or in another phase."""
-    count = len(thread)
-    near = at + step
-    inside = (at >= 0) & (near >= 0) & (near < count)
-    near = np.where(inside, near, 0)
-    at = np.maximum(at, 0)
-    same = inside & (thread[near] == thread[at]) & (phase[near] == phase[at]) if count else inside
-    return np.where(same, near, -1)
 
 
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
@@ -272,22 +204,18 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
     for level, key_sets in LEVELS.items():
         for keys in key_sets:
             rest = []
-            for side, reached, opposite in zip(sides, levels, reversed(sides), strict=True):
+            for side, reached in zip(sides, levels, strict=True):
                 mask = _complete(side, keys) & (reached == UNMATCHED)
-                if COMPOSITE in keys:  # An additional operator that both runs have remains additional.
-                    mask &= ~side["operator"].isin(opposite["operator"])
-                if PRODUCT in keys:  # Products were matched by operator name before, so only additions remain.
-                    mask &= side["operator"] != side[PRODUCT]
                 rest.append(side[mask])
-            candidates = [side[_complete(side, keys)] for side in sides] if keys in _WITH_MATCHED else rest
+            candidates = rest
+            if keys == ("layer", "phase"):  # Other work of a layer may also match what is already matched.
+                candidates = [side[_complete(side, keys)] for side in sides]
             first, second = (pd.MultiIndex.from_frame(side[list(keys)]).unique() for side in candidates)
             common = first[first.isin(second)]
             matched = [side[pd.MultiIndex.from_frame(side[list(keys)]).isin(common)] for side in rest]
             sums = [_sums(side, keys, name) for side, name in zip(matched, SIDES, strict=True)]
             joined = sums[0].join(sums[1], how="outer", sort=False).fillna(0).reset_index()
-            tables.append(
-                _shaped(joined.rename(columns=dict.fromkeys((PRODUCT, FUSION, COMPOSITE), "operator")), level)
-            )
+            tables.append(_shaped(joined.rename(columns={FUSION: "operator"}), level))
             for reached, side in zip(levels, matched, strict=True):
                 reached[side.index] = level
     for side, reached, name in zip(sides, levels, SIDES, strict=True):

@@ -21,7 +21,6 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.base.language.messages import mark
 from perfkit_core.causes.host_work import HOST_WORK, UNRECORDED
 from perfkit_core.causes.segments import LATENCY, TAIL
-from perfkit_core.compare.align.operator_owner import owners
 from perfkit_core.compare.pieces import BUSY, CATEGORIES, HELD, PHRASES, Pieces, without_time
 from perfkit_core.compare.windows import Windows
 from perfkit_core.trace.model import schema
@@ -54,7 +53,7 @@ def bare(name: str) -> str:
 def names(trace: Trace, pieces: Pieces, layers: Mapping[str, str]) -> Names:
     """Return the name of each piece on each of :data:`LEVELS`. ``layers`` maps the path of a layer to its name in the
     comparison. If ``layers`` is empty, there is no level ``layer``."""
-    operators, row = owners(trace), pieces.row
+    operators, row = pieces.operators, pieces.row
     state, kind, holder = pieces.category, pieces.kind, np.where(pieces.owner == NO_ROW, row, pieces.owner)
     busy = np.isin(state, [CATEGORIES.index(category) for category in BUSY])
     held = np.isin(state, [CATEGORIES.index(category) for category in HELD])
@@ -118,7 +117,7 @@ class Leaves:
 
 
 def leaves(trace: Trace, windows: Windows, pieces: Pieces, layers: Mapping[str, str]) -> Leaves:
-    operators, activity = owners(trace), activities(trace)
+    operators, activity = pieces.operators, activities(trace)
     # Calls are counted for device work, data loading and events in operators. Counts of Python frames mean nothing.
     called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", schema.DATALOADER))
     called |= activity.communication | activity.copy
@@ -129,7 +128,7 @@ def leaves(trace: Trace, windows: Windows, pieces: Pieces, layers: Mapping[str, 
     rows = np.union1d(windows.members(trace), unlaunched[here])
     calls = rows[called[rows]]
 
-    of_calls = without_time(trace, calls)
+    of_calls = without_time(trace, operators, calls)
     hidden = ~np.isin(calls, pieces.row)  # No time is assigned to these calls, but they are counted.
     by_level, by_call = names(trace, pieces, layers), names(trace, of_calls, layers)
     codes = [
@@ -145,7 +144,7 @@ def leaves(trace: Trace, windows: Windows, pieces: Pieces, layers: Mapping[str, 
     counted = rows[operators.counted[rows]]
     return Leaves(
         windows, times, _counted(by_call, len(calls), "event"),
-        _counted(names(trace, without_time(trace, counted), layers), len(counted)),
+        _counted(names(trace, without_time(trace, operators, counted), layers), len(counted)),
     )  # fmt: skip
 
 
