@@ -38,6 +38,7 @@ from perfkit_core.causes.segments import (
 )
 from perfkit_core.causes.tree import CELLS, CauseTree
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
+from perfkit_core.trace.assembly.first_launches import cold_steps
 from perfkit_core.trace.assembly.lost_records import incomplete_steps
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.columns import CALLS, DEPTH, FIRST, Share, duration, key, share
@@ -62,8 +63,8 @@ _LEAST: Final = 0.005
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the tree, with :data:`COLUMNS`. Without steps, the recording is one window. A cause without a step of its
-    own, or of an unknown rank, has NA there. If steps are neither chosen nor told apart, those in which device work was
-    not recorded have rows of their own, with 1 in the column :data:`INCOMPLETE`."""
+    own, or of an unknown rank, has NA there. If steps are neither chosen nor told apart, those that are not like the
+    others have rows of their own, with 1 in the column :data:`INCOMPLETE`."""
     check_groupings("causes", request, GROUPINGS)
     labels = Labels(trace)
     leaves = parts_in_steps(trace, request, labels)
@@ -85,7 +86,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def parts_in_steps(trace: Trace, request: ViewRequest, labels: Labels) -> dict[str, IntArray]:
     """Return the parts of the segments of all devices that lie in the chosen steps: :data:`CELLS`, and
-    :data:`INCOMPLETE`, which is 1 in steps in which device work was not recorded. Shape (parts,)."""
+    :data:`INCOMPLETE`, which is 1 in steps in which device work was not recorded, and in cold steps. Shape
+    (parts,)."""
     parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
     names = (*CELLS, INCOMPLETE)
     return {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in names}
@@ -107,7 +109,8 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     steps = step_rows.chosen_steps(trace, request)
     steps = steps[trace.ints("rank")[steps] == rank]
     windows = (trace.ints("start_ns")[steps], trace.end_ns[steps])
-    of_step = {"step": trace.ints("step")[steps], INCOMPLETE: incomplete_steps(trace)[steps].astype(np.int64)}
+    apart = (incomplete_steps(trace) | cold_steps(trace))[steps]
+    of_step = {"step": trace.ints("step")[steps], INCOMPLETE: apart.astype(np.int64)}
     if not len(step_rows.step_rows(trace)):
         windows = segments.start[:1], segments.end[-1:]
         of_step = {"step": np.array([NO_ROW]), INCOMPLETE: np.array([0])}
@@ -161,9 +164,9 @@ def _drained_by(trace: Trace, segments: Segments, rank: int, work: IntArray | No
 
 
 def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the tree without incomplete steps if there are others, without the parts of causes that have only one, and
-    without waits or times by launch if there are none. Parts of ``host`` stay: they say what it does. Shares are of the
-    times in :func:`time_column`."""
+    """Return the tree without incomplete and cold steps if there are others, without the parts of causes that have only
+    one, and without waits or times by launch if there are none. Parts of ``host`` stay: they say what it does. Shares
+    are of the times in :func:`time_column`."""
     if INCOMPLETE in rows:
         incomplete = rows[INCOMPLETE].to_numpy(np.int64) > 0
         if incomplete.any() and not incomplete.all():

@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit_core.base.language.messages import Message, mark, message
 from perfkit_core.base.language.shortening import cut
 from perfkit_core.causes import account_view
-from perfkit_core.causes.host_work import HOST_WORK, INPUT, LAUNCHING, OPERATORS
+from perfkit_core.causes.host_work import HOST_WORK, INPUT, LAUNCHING, LOADING, OPERATORS
 from perfkit_core.causes.labels import EARLIER
 from perfkit_core.causes.segments import (
     COMMUNICATION,
@@ -24,6 +24,7 @@ from perfkit_core.causes.segments import (
     UNLAUNCHED,
 )
 from perfkit_core.output.report.step_time import equal
+from perfkit_core.trace.assembly.first_launches import ONLY_COLD
 from perfkit_core.trace.model.meta import Finding, may_lack_work
 
 DEPTH: Final = "depth"
@@ -62,6 +63,7 @@ _LIMITS: Final = {
 }  # fmt: skip
 _OF_HOST: Final = {
     INPUT: mark("Input-bound"), LAUNCHING: mark("Launch-bound"), OPERATORS: mark("Launch-bound"),
+    LOADING: mark("Start-up-bound"),
 }  # fmt: skip
 """Words for host work that mostly is of one kind."""
 _MOSTLY: Final = mark("{part}, mostly {names:list}")
@@ -80,7 +82,8 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
     whole = message("the step time") if count else message("the recorded time")
     lost = devices is not None and "span_ns" in devices and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()
     on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
-    lacks = may_lack_work(quality)
+    quality = tuple(quality)
+    lacks, cold = may_lack_work(quality), any(finding.code == ONLY_COLD for finding in quality)
     if lacks is not None or (not complete and (count or lost)):
         busy = causes[(causes[DEPTH] == 0) & causes["cause"].isin((COMPUTE, COMMUNICATION, COPY))]["ratio"].sum()
         text = mark(
@@ -101,7 +104,7 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
         durations = steps["dur_ns"].astype("float64")
         whole_ns = float(durations.mean()) if equal(durations) else None
     own, earlier = _without_earlier(causes)
-    yield from _account(own, whole, whole_ns, on_device)
+    yield from _account(own, whole, whole_ns, on_device, cold)
     yield from earlier
     if complete < count:
         text = mark(
@@ -140,9 +143,12 @@ def _complete_steps(partition: pd.DataFrame | None, steps: int) -> int:
     return int(partition["steps"].max()) if "steps" in partition else steps
 
 
-def _account(causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_device: bool) -> Iterator[Message]:
+def _account(
+    causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_device: bool, cold: bool
+) -> Iterator[Message]:
     """Yield a sentence on the largest part of the account, which limits the steps, and on the second one. ``whole_ns``:
-    the time of a step or of the recording, None if the steps are so unequal that a mean says little."""
+    the time of a step or of the recording, None if the steps are so unequal that a mean says little. ``cold``: whether
+    all steps load code to the device."""
     top = causes[causes[DEPTH] == 0].sort_values("ratio", ascending=False, kind="stable")
     large = top[(top["ratio"] >= _SECOND) | (top.index == top.index[0])].head(2)
     for number, (position, row) in enumerate(large.iterrows()):
@@ -156,7 +162,7 @@ def _account(causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_de
         if number:
             yield message("Besides, {said}.", said=said)
         else:
-            limit = message(_limit(word, below, share, on_device))
+            limit = message(_OF_HOST[LOADING] if cold and word == HOST else _limit(word, below, share, on_device))
             yield message("{limit}: {said}.", limit=limit, said=said)
 
 

@@ -17,7 +17,7 @@ from perfkit_core.readers.load import load
 
 EXPECTED: Final = [  # recording, word of the verdict, word of the account, what is named with its share
     ("torch-judged/h100-owlv2", "Input-bound", "host", "zoom_shift> (43.6%"),
-    ("torch/mi250-minitoy-train", "Launch-bound", "host", "hipLaunchKernel (71.3%)"),
+    ("torch/mi250-minitoy-train", "Start-up-bound", "host", "hipLaunchKernel (70.4%)"),
     ("torch/mi300x-vit", "Launch-bound", "host", "modeling_vit.py:407 (forward)"),
     ("torch/mi300x-resnet-act-checkpoint-steps", "Communication-bound", "communication", "all_reduce (24.2%)"),
     ("torch/pairs/resnet50-workers0", "Device-bound", "", "_SingleProcessDataLoaderIter.__next__ (21.6%)"),
