@@ -17,12 +17,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments, work_of
-from perfkit_core.causes.drained import drained_by, earlier_waits
+from perfkit_core.causes.drained import drained_by, earlier_waits, earlier_work
 from perfkit_core.causes.host_work import HOST_WORK, RANGES, UNRECORDED
-from perfkit_core.causes.labels import EARLIER, LAYOUT, Labels
+from perfkit_core.causes.labels import EARLIER, LAYOUT, OTHER_STEPS, Labels
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -50,6 +50,8 @@ from perfkit_core.views.tables import integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
 INCOMPLETE: Final = "incomplete"
+NOT_OF_STEPS: Final = (EARLIER, OTHER_STEPS)
+"""Causes that take time in the steps, but belong to what ran before."""
 INNER: Final = (HOST, COMMUNICATION)
 """Words of which the parts of causes are causes of their own: what the host does, and the ranks that are waited for."""
 _NO_DEVICE: Final = -1
@@ -115,11 +117,17 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
         windows = segments.start[:1], segments.end[-1:]
         of_step = {"step": np.array([NO_ROW]), INCOMPLETE: np.array([0])}
     work = work_of(trace, rank, device) if device != _NO_DEVICE else None
-    earlier = None if work is None else earlier_waits(trace, segments, work, rank)
+    earlier, others = np.full(len(segments.word), NO_ROW), dict[str, BoolArray]()
+    if work is not None:
+        earlier = earlier_waits(trace, segments, work, rank)
+        counted = of_step["step"][of_step[INCOMPLETE] == 0]
+        counted = (counted if len(counted) else of_step["step"])[: len(steps)]
+        others = dict(zip((EARLIER, OTHER_STEPS), earlier_work(trace, segments, work, counted), strict=True))
+    own = np.logical_and.reduce([earlier == NO_ROW, *(~runs for runs in others.values())])
     codes = {
         "word": segments.word,
-        **dict(zip(("cause", "part", "call", "row"), labels.of(segments, earlier), strict=True)),
-        "own": np.full(len(segments.word), 1) if earlier is None else (earlier == NO_ROW).astype(np.int64),
+        **dict(zip(("cause", "part", "call", "row"), labels.of(segments, earlier, others), strict=True)),
+        "own": own.astype(np.int64),
         "event": segments.event,
         "wait": labels.waits(_drained_by(trace, segments, rank, work)),
         "start_ns": segments.start,
@@ -177,7 +185,7 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     depth = rows["depth"].to_numpy(np.int64)
     word = rows["cause"].where(depth == 0).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & ~word.isin(INNER)
-    single &= rows["cause"].shift() != EARLIER
+    single &= ~rows["cause"].shift().isin(NOT_OF_STEPS)
     rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
     if rows["launched_ns"].equals(rows["total_ns"]):
         rows = rows.drop(columns="launched_ns")
@@ -186,12 +194,12 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 
 def time_column(tree: pd.DataFrame) -> str:
     """Return the column of the view's table whose times have the shares: those by launch if the devices take much
-    longer for the work of the steps than the host takes for the steps, as in servers that replay graphs. The time in
-    which the host waits for work from before the recording does not count."""
+    longer for the work of the steps than the host takes for the steps, as in servers that replay graphs. Work of other
+    steps, and the wait for work from before the recording, do not count."""
     if "launched_ns" not in tree:
         return "total_ns"
     total_ns, launched_ns = (int(tree.loc[tree["depth"] == 0, name].sum()) for name in ("total_ns", "launched_ns"))
-    total_ns -= int(tree.loc[(tree["depth"] == 1) & (tree["cause"] == EARLIER), "total_ns"].sum())
+    total_ns -= int(tree.loc[(tree["depth"] == 1) & tree["cause"].isin(NOT_OF_STEPS), "total_ns"].sum())
     return "launched_ns" if launched_ns >= _LONGER * total_ns else "total_ns"
 
 
@@ -207,6 +215,7 @@ PHRASES: Final = (
     (UNRECORDED, mark("code that was not recorded")),
     (RANGES, mark("code in ranges, outside of operators")),
     (EARLIER, EARLIER),
+    (OTHER_STEPS, OTHER_STEPS),
     (LAYOUT, LAYOUT),
     *((work, work) for work in HOST_WORK if work not in (UNRECORDED, RANGES)),
 )

@@ -103,7 +103,7 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
     elif steps is not None and count:  # the step time of a screen is the median
         durations = steps["dur_ns"].astype("float64")
         whole_ns = float(durations.mean()) if equal(durations) else None
-    own, earlier = _without_earlier(causes)
+    own, earlier = _without_earlier(causes, whole)
     yield from _account(own, whole, whole_ns, on_device, cold)
     yield from earlier
     if complete < count:
@@ -113,20 +113,29 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
         yield message(text, complete=complete, steps=count)
 
 
-def _without_earlier(causes: pd.DataFrame) -> tuple[pd.DataFrame, list[Message]]:
-    """Return the tree without the time in which the host waits for work from before the recording, which no step and no
-    change can shorten, and a sentence on this time if it is long."""
-    rows = causes.index[(causes[DEPTH] == 1) & (causes["cause"] == EARLIER)]
-    if rows.empty:
-        return causes, []
-    whole_ns = causes.loc[causes[DEPTH] == 0, "total_ns"].sum()
-    causes, waits = causes.copy(), causes.loc[rows]
-    causes.loc[(causes[DEPTH] == 0) & (causes["cause"] == IN_FLIGHT), "ratio"] -= waits["ratio"].sum()
-    text = mark(
-        "Besides, the host waits {time:ns} in {call} for work that was launched before the recording and is not in it."
-    )
-    said = message(text, time=int(waits["total_ns"].sum()), call=causes.loc[rows[0] + 1, "cause"])
-    return causes.drop([*rows, *(rows + 1)]), [said] * bool(waits["total_ns"].sum() >= _SECOND * whole_ns)
+def _without_earlier(causes: pd.DataFrame, whole: Message) -> tuple[pd.DataFrame, list[Message]]:
+    """Return the tree without what ran before the steps, or is waited for, and which no change of a step can shorten.
+    Also return sentences on these times if they are long."""
+    whole_ns, time = causes.loc[causes[DEPTH] == 0, "total_ns"].sum(), account_view.time_column(causes)
+    result, sentences = causes.copy(), list[Message]()
+    for position in causes.index[(causes[DEPTH] == 1) & causes["cause"].isin(account_view.NOT_OF_STEPS)]:
+        row, below = causes.loc[position], _below(causes, position)
+        root = causes.index[(causes[DEPTH] == 0) & (causes.index < position)][-1]
+        result.loc[root, "ratio"] -= row["ratio"]
+        result = result.drop([position, *below.index])
+        text = mark("Besides, for {share:ratio} of {whole}, devices run work that was launched before these steps.")
+        if causes.loc[root, "cause"] == IN_FLIGHT:
+            text = mark(
+                "Besides, the host waits {time:ns} in {call} for work that was launched before the recording and is "
+                "not in it."
+            )
+        elif row["cause"] == EARLIER:
+            text = mark("Besides, for {share:ratio} of {whole}, devices run work from before the recording.")
+        if row["total_ns"] >= _SECOND * whole_ns and (time == "total_ns" or row[time]):
+            call = below["cause"].iloc[0] if len(below) else None
+            values = {"time": int(row["total_ns"]), "share": float(row["ratio"]), "whole": whole}
+            sentences.append(message(text, **values, call=call))
+    return result, sentences
 
 
 def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -> bool:
