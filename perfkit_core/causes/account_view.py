@@ -118,10 +118,12 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
         of_step = {"step": np.array([NO_ROW]), INCOMPLETE: np.array([0])}
     work = work_of(trace, rank, device) if device != _NO_DEVICE else None
     earlier, others = np.full(len(segments.word), NO_ROW), dict[str, BoolArray]()
+    lags = work is not None and _lags(trace, steps)
     if work is not None:
         earlier = earlier_waits(trace, segments, work, rank)
+    if work is not None and len(steps) and not lags:
         counted = of_step["step"][of_step[INCOMPLETE] == 0]
-        counted = (counted if len(counted) else of_step["step"])[: len(steps)]
+        counted = counted if len(counted) else of_step["step"]
         others = dict(zip((EARLIER, OTHER_STEPS), earlier_work(trace, segments, work, counted), strict=True))
     own = np.logical_and.reduce([earlier == NO_ROW, *(~runs for runs in others.values())])
     codes = {
@@ -134,7 +136,7 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     }
     parts = _in_windows(segments, *windows, codes, of_step)
     parts["launched_ns"] = parts["time_ns"]
-    if device != _NO_DEVICE and _lags(trace, steps):
+    if lags:
         rows = step_rows.step_rows(trace)
         begin, end = (edges[np.searchsorted(rows, steps)] for edges in device_windows(trace, rows))
         later = _in_windows(segments, begin, end, codes, of_step)

@@ -84,7 +84,7 @@ def earlier_work(trace: Trace, segments: Segments, work: IntArray, steps: IntArr
     begins = np.append(np.flatnonzero(launched)[first], NO_ROW)[np.searchsorted(streams, stream)]
     known = np.isin(stream, streams)
     before = work[~launched & known & (np.arange(len(work)) < begins)]
-    outside = work[launched & ~np.isin(trace.ints("step")[work], steps)] if len(steps) else work[:0]
+    outside = work[launched & ~np.isin(trace.ints("step")[work], steps)]
     return busy & np.isin(segments.event, before), busy & np.isin(segments.event, outside)
 
 

@@ -32,6 +32,8 @@ VIEWS: Final = ("causes", "partition", "device", "operators", "steps")
 """Views whose tables a verdict uses. It uses those that are there."""
 _SECOND: Final = 0.1
 """Minimum share of the step time of a second part of the account that is named."""
+_TIE: Final = 0.9
+"""Two parts of the account limit the steps alike if the smaller one has at least this share of the larger one."""
 _NAMED: Final = 0.25
 """Minimum share of a part of the account of a cause that is named."""
 _MOST_NAMES: Final = 2
@@ -160,7 +162,8 @@ def _account(
     all steps load code to the device."""
     top = causes[causes[DEPTH] == 0].sort_values("ratio", ascending=False, kind="stable")
     large = top[(top["ratio"] >= _SECOND) | (top.index == top.index[0])].head(2)
-    for number, (position, row) in enumerate(large.iterrows()):
+    limits, parts, shares = list[str](), list[Message](), list[float]()
+    for position, row in large.iterrows():
         word, share = row["cause"], float(row["ratio"])
         below = _below(causes, int(str(position)))
         template = (_PARTS if on_device else _ON_HOST)[word]
@@ -168,11 +171,16 @@ def _account(
         part = message(template, share=share, whole=whole, time=time)
         names, named = _names(below if word in account_view.INNER else below[below[DEPTH] == 1], share)
         said = part if not names else message(_MOSTLY if named >= share / 2 else _PARTLY, part=part, names=names)
-        if number:
-            yield message("Besides, {said}.", said=said)
-        else:
-            limit = message(_OF_HOST[LOADING] if cold and word == HOST else _limit(word, below, share, on_device))
-            yield message("{limit}: {said}.", limit=limit, said=said)
+        limits.append(_OF_HOST[LOADING] if cold and word == HOST else _limit(word, below, share, on_device))
+        parts.append(said)
+        shares.append(share)
+    values = {"limit": message(limits[0]), "said": parts[0]}
+    if len(parts) > 1 and shares[1] >= _TIE * shares[0] and _UNKNOWN not in limits and limits[0] != limits[1]:
+        yield message("{limit} and {other} alike: {said}.", **values, other=message(limits[1]))
+    else:
+        yield message("{limit}: {said}.", **values)
+    for said in parts[1:]:
+        yield message("Besides, {said}.", said=said)
 
 
 def _below(causes: pd.DataFrame, position: int) -> pd.DataFrame:
