@@ -81,7 +81,7 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
         return
     count = 0 if steps is None else len(steps)
     complete = _complete_steps(tables.get("partition"), count)
-    whole = message("the step time") if count else message("the recorded time")
+    whole, whole_ns = whole_of(causes, devices, steps)
     lost = devices is not None and "span_ns" in devices and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()
     on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
     quality = tuple(quality)
@@ -97,14 +97,6 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
             text = text if on_device else mark("No verdict: {why}.")
         yield message(text, share=float(busy), whole=whole, why=lacks)
         return
-    working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
-    devices_ns = float(causes.loc[causes[DEPTH] == 0, account_view.time_column(causes)].sum()) / working
-    whole_ns: float | None = devices_ns
-    if account_view.time_column(causes) == "launched_ns" and steps is not None:
-        whole, whole_ns = message("a step's time on the devices"), devices_ns / max(steps["step"].nunique(), 1)
-    elif steps is not None and count:  # the step time of a screen is the median
-        durations = steps["dur_ns"].astype("float64")
-        whole_ns = float(durations.mean()) if equal(durations) else None
     own, earlier = _without_earlier(causes, whole)
     yield from _account(own, whole, whole_ns, on_device, cold)
     yield from earlier
@@ -113,6 +105,22 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
             "Only {complete} of {steps} steps count, because the device work of the others was not recorded completely."
         )
         yield message(text, complete=complete, steps=count)
+
+
+def whole_of(
+    causes: pd.DataFrame, devices: pd.DataFrame | None, steps: pd.DataFrame | None
+) -> tuple[Message, float | None]:
+    """Return what the shares of the account are of, and its time in ns for one device, which is the time of all causes
+    of a screen: the median step, a step's mean time on the devices where they lag, or the recording without steps. The
+    time is None if steps are so unequal that one time says little."""
+    working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
+    devices_ns = float(causes.loc[causes[DEPTH] == 0, account_view.time_column(causes)].sum()) / working
+    if steps is None or steps.empty:
+        return message("the recorded time"), devices_ns
+    if account_view.time_column(causes) == "launched_ns":
+        return message("a step's time on the devices"), devices_ns / max(steps["step"].nunique(), 1)
+    durations = steps["dur_ns"].astype("float64")
+    return message("the step time"), float(durations.median()) if equal(durations) else None
 
 
 def _without_earlier(causes: pd.DataFrame, whole: Message) -> tuple[pd.DataFrame, list[Message]]:
@@ -157,8 +165,8 @@ def _complete_steps(partition: pd.DataFrame | None, steps: int) -> int:
 def _account(
     causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_device: bool, cold: bool
 ) -> Iterator[Message]:
-    """Yield a sentence on the largest part of the account, which limits the steps, and on the second one. ``whole_ns``:
-    the time of a step or of the recording, None if the steps are so unequal that a mean says little. ``cold``: whether
+    """Yield a sentence on the largest part of the account, which limits the steps, and on the second one. ``whole`` and
+    ``whole_ns`` are those of :func:`whole_of`. ``cold``: whether
     all steps load code to the device."""
     top = causes[causes[DEPTH] == 0].sort_values("ratio", ascending=False, kind="stable")
     large = top[(top["ratio"] >= _SECOND) | (top.index == top.index[0])].head(2)
