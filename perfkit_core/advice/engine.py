@@ -28,6 +28,7 @@ from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replay import graph
 from perfkit_core.replay.transforms import Transform
+from perfkit_core.trace.assembly.first_launches import warm_only
 from perfkit_core.trace.assembly.lost_records import complete_only
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.schema import STEP
@@ -119,13 +120,13 @@ def rule_input(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
 ) -> RuleInput:
     """Return the input of rules for a Trace, or for a source of :func:`perfkit_core.load`. Of an inference server, only
-    the steps of the kind with the most time count. Steps in which device work was not recorded do not count. Raises
-    UsageError and SourceError."""
+    the steps of the kind with the most time count. Steps in which device work was not recorded, and cold steps, do not
+    count. Raises UsageError and SourceError."""
     from perfkit_core.readers.load import as_trace
 
     numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
     trace = with_inferred_steps(as_trace(source, plugins))
-    return RuleInput(of_main_kind(complete_only(trace)), numbers)
+    return RuleInput(of_main_kind(warm_only(complete_only(trace))), numbers)
 
 
 def _size_ns(prediction: Prediction) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,15 +14,10 @@ from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.replay.host_segments import matching as matching
 from perfkit_core.trace.model.cache import once
-from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, RUNTIME
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, DEVICE_WORK, KERNEL, OPERATOR
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import marked, threads
 
-_REGION: Final = re.compile(
-    r"compiled|run_program|cuda_?graph|graph_?replay|program_interpreter|interpreter_?core|standalone_?executor",
-    re.IGNORECASE,
-)
-"""Names of regions of compiled or captured code."""
 Shapes = list[list[int]]
 """The shape of each input of an operator: ``[[64, 128], []]`` for a 64 × 128 tensor and an input without a shape."""
 
@@ -62,12 +56,6 @@ def within(trace: Trace, rows: IntArray) -> BoolArray:
     chosen = marked(trace, rows)
     mask: BoolArray = chosen | nesting.lies_in(trace.ints("parent"), chosen)
     return mask
-
-
-def compiled_regions(trace: Trace) -> BoolArray:
-    """Return the mask of the host events that run compiled or captured code, shape (rows,)."""
-    mask: BoolArray = matching(trace, "name", _REGION.search) & trace.host
-    return mask & trace.rows("kind", *(NESTED_KINDS - {RUNTIME}))
 
 
 def kernels(trace: Trace) -> IntArray:

@@ -17,12 +17,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments, work_of
-from perfkit_core.causes.drained import drained_by, earlier_waits
+from perfkit_core.causes.drained import drained_by, earlier_waits, earlier_work
 from perfkit_core.causes.host_work import HOST_WORK, RANGES, UNRECORDED
-from perfkit_core.causes.labels import EARLIER, LAYOUT, Labels
+from perfkit_core.causes.labels import EARLIER, LAYOUT, OTHER_STEPS, Labels
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -38,6 +38,7 @@ from perfkit_core.causes.segments import (
 )
 from perfkit_core.causes.tree import CELLS, CauseTree
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
+from perfkit_core.trace.assembly.first_launches import cold_steps
 from perfkit_core.trace.assembly.lost_records import incomplete_steps
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.columns import CALLS, DEPTH, FIRST, Share, duration, key, share
@@ -49,6 +50,8 @@ from perfkit_core.views.tables import integers, ratio
 
 GROUPINGS: Final = ("step", "device", "rank")
 INCOMPLETE: Final = "incomplete"
+NOT_OF_STEPS: Final = (EARLIER, OTHER_STEPS)
+"""Causes that take time in the steps, but belong to what ran before."""
 INNER: Final = (HOST, COMMUNICATION)
 """Words of which the parts of causes are causes of their own: what the host does, and the ranks that are waited for."""
 _NO_DEVICE: Final = -1
@@ -62,8 +65,8 @@ _LEAST: Final = 0.005
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the tree, with :data:`COLUMNS`. Without steps, the recording is one window. A cause without a step of its
-    own, or of an unknown rank, has NA there. If steps are neither chosen nor told apart, those in which device work was
-    not recorded have rows of their own, with 1 in the column :data:`INCOMPLETE`."""
+    own, or of an unknown rank, has NA there. If steps are neither chosen nor told apart, those that are not like the
+    others have rows of their own, with 1 in the column :data:`INCOMPLETE`."""
     check_groupings("causes", request, GROUPINGS)
     labels = Labels(trace)
     leaves = parts_in_steps(trace, request, labels)
@@ -85,7 +88,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def parts_in_steps(trace: Trace, request: ViewRequest, labels: Labels) -> dict[str, IntArray]:
     """Return the parts of the segments of all devices that lie in the chosen steps: :data:`CELLS`, and
-    :data:`INCOMPLETE`, which is 1 in steps in which device work was not recorded. Shape (parts,)."""
+    :data:`INCOMPLETE`, which is 1 in steps in which device work was not recorded, and in cold steps. Shape
+    (parts,)."""
     parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
     names = (*CELLS, INCOMPLETE)
     return {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in names}
@@ -107,23 +111,32 @@ def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, de
     steps = step_rows.chosen_steps(trace, request)
     steps = steps[trace.ints("rank")[steps] == rank]
     windows = (trace.ints("start_ns")[steps], trace.end_ns[steps])
-    of_step = {"step": trace.ints("step")[steps], INCOMPLETE: incomplete_steps(trace)[steps].astype(np.int64)}
+    apart = (incomplete_steps(trace) | cold_steps(trace))[steps]
+    of_step = {"step": trace.ints("step")[steps], INCOMPLETE: apart.astype(np.int64)}
     if not len(step_rows.step_rows(trace)):
         windows = segments.start[:1], segments.end[-1:]
         of_step = {"step": np.array([NO_ROW]), INCOMPLETE: np.array([0])}
     work = work_of(trace, rank, device) if device != _NO_DEVICE else None
-    earlier = None if work is None else earlier_waits(trace, segments, work, rank)
+    earlier, others = np.full(len(segments.word), NO_ROW), dict[str, BoolArray]()
+    lags = work is not None and _lags(trace, steps)
+    if work is not None:
+        earlier = earlier_waits(trace, segments, work, rank)
+    if work is not None and len(steps) and not lags:
+        counted = of_step["step"][of_step[INCOMPLETE] == 0]
+        counted = counted if len(counted) else of_step["step"]
+        others = dict(zip((EARLIER, OTHER_STEPS), earlier_work(trace, segments, work, counted), strict=True))
+    own = np.logical_and.reduce([earlier == NO_ROW, *(~runs for runs in others.values())])
     codes = {
         "word": segments.word,
-        **dict(zip(("cause", "part", "call", "row"), labels.of(segments, earlier), strict=True)),
-        "own": np.full(len(segments.word), 1) if earlier is None else (earlier == NO_ROW).astype(np.int64),
+        **dict(zip(("cause", "part", "call", "row"), labels.of(segments, earlier, others), strict=True)),
+        "own": own.astype(np.int64),
         "event": segments.event,
         "wait": labels.waits(_drained_by(trace, segments, rank, work)),
         "start_ns": segments.start,
     }
     parts = _in_windows(segments, *windows, codes, of_step)
     parts["launched_ns"] = parts["time_ns"]
-    if device != _NO_DEVICE and _lags(trace, steps):
+    if lags:
         rows = step_rows.step_rows(trace)
         begin, end = (edges[np.searchsorted(rows, steps)] for edges in device_windows(trace, rows))
         later = _in_windows(segments, begin, end, codes, of_step)
@@ -161,9 +174,9 @@ def _drained_by(trace: Trace, segments: Segments, rank: int, work: IntArray | No
 
 
 def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the tree without incomplete steps if there are others, without the parts of causes that have only one, and
-    without waits or times by launch if there are none. Parts of ``host`` stay: they say what it does. Shares are of the
-    times in :func:`time_column`."""
+    """Return the tree without incomplete and cold steps if there are others, without the parts of causes that have only
+    one, and without waits or times by launch if there are none. Parts of ``host`` stay: they say what it does. Shares
+    are of the times in :func:`time_column`."""
     if INCOMPLETE in rows:
         incomplete = rows[INCOMPLETE].to_numpy(np.int64) > 0
         if incomplete.any() and not incomplete.all():
@@ -174,7 +187,7 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     depth = rows["depth"].to_numpy(np.int64)
     word = rows["cause"].where(depth == 0).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & ~word.isin(INNER)
-    single &= rows["cause"].shift() != EARLIER
+    single &= ~rows["cause"].shift().isin(NOT_OF_STEPS)
     rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
     if rows["launched_ns"].equals(rows["total_ns"]):
         rows = rows.drop(columns="launched_ns")
@@ -183,12 +196,12 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 
 def time_column(tree: pd.DataFrame) -> str:
     """Return the column of the view's table whose times have the shares: those by launch if the devices take much
-    longer for the work of the steps than the host takes for the steps, as in servers that replay graphs. The time in
-    which the host waits for work from before the recording does not count."""
+    longer for the work of the steps than the host takes for the steps, as in servers that replay graphs. Work of other
+    steps, and the wait for work from before the recording, do not count."""
     if "launched_ns" not in tree:
         return "total_ns"
     total_ns, launched_ns = (int(tree.loc[tree["depth"] == 0, name].sum()) for name in ("total_ns", "launched_ns"))
-    total_ns -= int(tree.loc[(tree["depth"] == 1) & (tree["cause"] == EARLIER), "total_ns"].sum())
+    total_ns -= int(tree.loc[(tree["depth"] == 1) & tree["cause"].isin(NOT_OF_STEPS), "total_ns"].sum())
     return "launched_ns" if launched_ns >= _LONGER * total_ns else "total_ns"
 
 
@@ -204,6 +217,7 @@ PHRASES: Final = (
     (UNRECORDED, mark("code that was not recorded")),
     (RANGES, mark("code in ranges, outside of operators")),
     (EARLIER, EARLIER),
+    (OTHER_STEPS, OTHER_STEPS),
     (LAYOUT, LAYOUT),
     *((work, work) for work in HOST_WORK if work not in (UNRECORDED, RANGES)),
 )

@@ -11,8 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.causes.segments import IN_FLIGHT, LATENCY_NS, WORDS, Segments, launching_calls
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.causes.segments import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    IN_FLIGHT,
+    LATENCY_NS,
+    WORDS,
+    Segments,
+    launching_calls,
+)
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
 
@@ -61,6 +70,22 @@ def earlier_waits(trace: Trace, segments: Segments, work: IntArray, rank: int) -
         if len(waits) and waited.max() >= _MOSTLY * (finish - begin):
             result[gap] = waits[waited.argmax()]
     return result
+
+
+def earlier_work(trace: Trace, segments: Segments, work: IntArray, steps: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Return the masks of the segments in which a device runs work from before the recording, and work that was
+    launched outside of ``steps``, the numbers of the steps that count. Shape (segments,). ``work`` are the rows of the
+    device's work, sorted by start.
+
+    Work from before the recording has no launch, and precedes the first work of its stream that has one."""
+    busy = np.isin(segments.word, [WORDS.index(word) for word in (COMPUTE, COMMUNICATION, COPY)])
+    launched, stream = trace.ints("launched_by")[work] != NO_ROW, trace.ints("stream")[work]
+    streams, first = np.unique(stream[launched], return_index=True)
+    begins = np.append(np.flatnonzero(launched)[first], NO_ROW)[np.searchsorted(streams, stream)]
+    known = np.isin(stream, streams)
+    before = work[~launched & known & (np.arange(len(work)) < begins)]
+    outside = work[launched & ~np.isin(trace.ints("step")[work], steps)]
+    return busy & np.isin(segments.event, before), busy & np.isin(segments.event, outside)
 
 
 def _waits(trace: Trace, work: IntArray, rank: int) -> IntArray:

@@ -10,6 +10,7 @@ import numpy as np
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import BoolArray, ByteArray
 from perfkit_core.base.language.messages import mark
+from perfkit_core.trace.assembly.first_launches import loading_calls
 from perfkit_core.trace.assembly.graph_capture import calls_named
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
@@ -63,6 +64,7 @@ def host_work(trace: Trace) -> ByteArray:
         (COPYING, _COPIES), (ALLOCATION, _ALLOCATES), (CAPTURE, _CAPTURES), (LOADING, _LOADS), (COMPILING, _COMPILES),
     ):  # fmt: skip
         work[calls_named(trace, pattern, schema.RUNTIME, schema.SYNC)] = HOST_WORK.index(word)
+    work[loading_calls(trace)] = HOST_WORK.index(LOADING)
     work[loads(trace)] = HOST_WORK.index(INPUT)
     return work
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -24,6 +26,7 @@ from perfkit_core.views.tables import texts
 
 WAIT_FOR: Final = "waiting for rank {rank}"
 EARLIER: Final = mark("work from before the recording")
+OTHER_STEPS: Final = mark("work that was launched before these steps")
 LAYOUT: Final = mark("conversions of memory layout")
 CONVERTS: Final = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
@@ -54,10 +57,16 @@ class Labels:
                 self.texts.append(value)
         return np.array([self._position[value] for value in values] or [0], np.int64)
 
-    def of(self, segments: Segments, earlier: IntArray | None = None) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def of(
+        self,
+        segments: Segments,
+        earlier: IntArray | None = None,
+        outside: Mapping[str, BoolArray] = MappingProxyType({}),
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return for each segment the codes of its cause and of the part of the cause, the row that counts as a call,
         and the row of the host event in which the cause lies; -1 for none. Shape (segments,). ``earlier`` has the calls
-        that wait for work from before the recording."""
+        that wait for work from before the recording. ``outside`` has names of work that is no cause of the steps, with
+        the segments in which it runs; its parts are the operators."""
         trace, word, event = self._trace, segments.word, segments.event
         cause, part, call = (np.full(len(word), NO_ROW) for _ in range(3))
         on_host = (event != NO_ROW) & trace.host[event]
@@ -87,6 +96,10 @@ class Labels:
         copies = at(COPY)
         cause[copies], call[copies] = self._copies[event[copies]], event[copies]
         part[copies] = np.where(alone, NO_ROW, of_operator)[copies]
+        for name, runs in outside.items():
+            if runs.any():
+                part[runs] = np.where(busy, cause, NO_ROW)[runs]
+                cause[runs] = self._codes([name])[0]
         held = at(HOST)
         recorded = held & (event != NO_ROW) & ~trace.rows("kind", schema.STEP)[event]
         work = np.where(event == NO_ROW, HOST_WORK.index(UNRECORDED), host_work(trace)[event])

@@ -19,7 +19,7 @@ from perfkit_core.causes.segments import (
     TAIL,
     UNLAUNCHED,
 )
-from perfkit_core.trace.model.columns import key
+from perfkit_core.trace.model.columns import duration, key
 
 LEAST, MOST = 0.02, 12
 """Minimum share of a cause in the list, and maximum number of causes."""
@@ -39,8 +39,12 @@ STATES: Final = (
     (TAIL, mark("after the last work")),
     (_REST, mark("all else")),
 )
+STEP, RECORDING = "step_ns", "device_ns"
+"""Columns with the share of a cause of a step, and of a recording without steps on one device."""
 COLUMNS: Final = (
     key("state", "State", words=STATES),
+    duration(STEP, "Per step"),
+    duration(RECORDING, "Per device"),
     *(
         column
         for column in account_view.COLUMNS

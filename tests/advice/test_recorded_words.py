@@ -80,6 +80,34 @@ def test_words_without_recorded_devices() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "kind", "steps", "words"),
+    [
+        ("Torch-Compiled Region: 0/0", "annotation", (0, 1, 2), "yes"),
+        ("CompiledFunction", "operator", (1, 2), "yes"),
+        ("CompiledFunction", "operator", (0,), "no"),  # of the warm-up
+        ("torch/_dynamo/eval_frame.py(1): is_compiled", "python", (0, 1, 2), "no"),
+        ("torch/_dynamo/__init__.py(1): <module>", "python", (1, 2), "no"),
+    ],
+)
+def test_compiled_code_runs_in_most_steps(name: str, kind: str, steps: tuple[int, ...], words: str) -> None:
+    rows = [host("step", "step", 100 * at, 100, step=at) for at in range(3)]
+    rows += [host("mm", "operator", 100 * at + 20, 30) for at in range(3)]
+    rows += [host(name, kind, 100 * at + 10, 50) for at in steps]
+    assert recorded_words(trace(rows))["compiled"] == words
+
+
+@pytest.mark.parametrize(("eager", "words"), [(0, "yes"), (9, "yes"), (10, "no")])
+def test_compiled_code_does_a_tenth_of_the_work(eager: int, words: str) -> None:
+    rows = [host("step", "step", 0, 1000, step=0)]
+    for at, name in enumerate(["triton_poi_fused_add_mul_0", *["gemm"] * eager]):
+        rows += [host("cuLaunchKernel", "runtime", 10 * at, 5, correlation=at)]
+        rows += [device(name, "kernel", 10 * at + 5, 5, correlation=at)]
+    found = trace(rows)
+    found = replace(found, meta=msgspec.structs.replace(found.meta, framework="torch"), _cache=None)
+    assert recorded_words(found)["compiled"] == words
+
+
+@pytest.mark.parametrize(
     ("recorded", "whole", "name"),
     [("Optimizer.step#SGD.step", False, "SGD"), ("AdamW.step", False, "AdamW"), ("adam_ dygraph", True, "adam"),
      ("pd_op.sgd_", True, "sgd"), ("Optimization Step", False, "optimizer")],

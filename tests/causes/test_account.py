@@ -138,6 +138,50 @@ def test_other_launched_work_is_not_from_before_the_recording(found: Trace) -> N
     assert rows[rows.index((0, "in_flight", 600_000)) + 1 :][:1] == [(1, "launch", 600_000)]
 
 
+def leftover(*more: dict[str, Any], launched: bool) -> Trace:
+    """Return a step from 100 µs on. Until 400, the device runs a kernel of before, which was launched before the step
+    or before the recording; then a kernel of the step until 700."""
+    us = 1000
+    before = [host("launch", "runtime", 10 * us, 5 * us, correlation=1)] if launched else []
+    return trace(
+        [
+            *before, *more,
+            host("step", "step", 100 * us, 600 * us, step=0),
+            host("mm", "operator", 110 * us, 40 * us),
+            host("launch", "runtime", 120 * us, 10 * us, correlation=2),
+            device("old", "kernel", 20 * us, 380 * us, correlation=1),
+            device("gemm", "kernel", 400 * us, 300 * us, correlation=2),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("launched", "name"), [
+    (True, "work that was launched before these steps"), (False, "work from before the recording"),
+])  # fmt: skip
+def test_work_of_before_is_no_cause_of_the_step(launched: bool, name: str) -> None:
+    found = leftover(launched=launched)
+    rows = view_rows("causes", found, "depth cause total_ns")
+    assert rows[:4] == [(0, "compute", 600_000), (1, "mm", 300_000), (1, name, 300_000), (2, "old", 300_000)] or rows[
+        :4
+    ] == [(0, "compute", 600_000), (1, name, 300_000), (2, "old", 300_000), (1, "mm", 300_000)]
+    assert sum(row[2] for row in rows if not row[0]) == 600_000
+    report = summary_report(found, choose_views(["causes"]), ViewRequest(), brief=True)
+    lines = [render(line) for line in report.headline]
+    assert lines[0] == "Device-bound: devices compute for 50% of the step time (300 µs), mostly mm (50%)."
+    assert lines[1].startswith("Besides, for 50% of the step time, devices run work ")
+
+
+def test_a_chosen_step_tells_the_work_of_the_step_before() -> None:
+    events = [
+        host("step", "step", 0, 100, step=0), host("launch", "runtime", 10, 2, correlation=1),
+        host("step", "step", 100, 100, step=1), host("launch", "runtime", 110, 2, correlation=2),
+        device("k", "kernel", 20, 90, correlation=1), device("k", "kernel", 160, 20, correlation=2),
+    ]  # fmt: skip
+    chosen = view_rows("causes", trace(events), "cause total_ns", steps=(1,))
+    assert dict(chosen)["work that was launched before these steps"] == 10
+    assert dict(view_rows("causes", trace(events), "cause total_ns"))["k"] == 110, "both steps count"
+
+
 def test_the_work_that_began_first_has_the_time() -> None:
     both = trace(
         [

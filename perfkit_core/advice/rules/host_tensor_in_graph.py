@@ -9,11 +9,12 @@ from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Case, InCases, Remove, Unblock
+from perfkit_core.views.operators import compiled
 
 
 def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
-    parent, regions = facts.trace.ints("parent"), operators.compiled_regions(facts.trace)
+    parent, regions = facts.trace.ints("parent"), compiled.regions(facts.trace)
     copies = transfers.transfers(facts)
     few = (copies.bytes >= 0) & (copies.bytes <= facts.thresholds.tiny_bytes)
     copies = copies.only(~copies.to_host & few & nesting.lies_in(parent, regions)[copies.call])

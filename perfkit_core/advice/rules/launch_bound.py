@@ -13,13 +13,14 @@ import numpy as np
 from perfkit_core.advice.decode_steps import is_served
 from perfkit_core.advice.device_account import device_account
 from perfkit_core.advice.operators import matching, operators, within
-from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.advice.rules.device_malloc import ALLOCATES
 from perfkit_core.base.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.base.algorithms.intervals import Intervals
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.causes.segments import HOST
 from perfkit_core.replay.transforms import Batch, Quantity, Shorten
+from perfkit_core.trace.assembly.first_launches import ONLY_COLD
 from perfkit_core.trace.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
 from perfkit_core.trace.model.trace import Trace
 
@@ -39,6 +40,9 @@ _RECURS: Final = 3
 
 def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
+    cold = next((finding.text for finding in facts.trace.quality if finding.code == ONLY_COLD), None)
+    if cold is not None:
+        raise NotEvaluableError(cold)
     # rule 50 gives this advice on an inference server
     return [] if is_served(facts) else of_launches(facts)
 

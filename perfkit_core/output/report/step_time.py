@@ -41,6 +41,8 @@ def step_time(steps: pd.DataFrame | None, timed: TimedSteps | None = None, betwe
     values = {"median": median, "count": len(times), "ranks": of_ranks, "most": times.max()}
     if timed is not None and timed.unprofiled():
         yield from with_clock(timed, median)
+        if timed.time(timed.unprofiled()) is not None:
+            yield message("All other times are of the recorded steps.")
     if len(times) == 1:
         yield message("The only recorded step took {time:ns}.", time=times.iloc[0])
     elif len(times) < _MANY_STEPS:

@@ -17,7 +17,7 @@ from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.output.report import headline, source_facts
 from perfkit_core.output.report.display import DEPTH, Display, check, displayed
 from perfkit_core.output.report.step_time import step_time
-from perfkit_core.output.report.verdict import VIEWS, verdict
+from perfkit_core.output.report.verdict import VIEWS, verdict, whole_of
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Computed, LoadedProfile, Profile
@@ -123,7 +123,11 @@ def summary_report(
     if brief and display.limit:
         busy = bool(computed.tables["device"]["busy_ns"].gt(0).any())
         lacks = may_lack_work(computed.quality) is not None
-        sections = tuple(_largest_causes(part, busy, lacks) if part.name == "causes" else part for part in sections)
+        whole_ns = whole_of(computed.tables["causes"], computed.tables["device"], computed.tables["steps"])[1]
+        sections = tuple(
+            _largest_causes(part, busy, lacks, whole_ns, bool(computed.steps)) if part.name == "causes" else part
+            for part in sections
+        )
     if brief:
         limit = tuple(verdict(computed.tables, computed.quality))
         held = tuple(last_ranks(profile.trace)) if isinstance(profile, LoadedProfile) and limit else ()
@@ -142,9 +146,16 @@ def summary_report(
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 
 
-def _largest_causes(section: Section, on_device: bool, lacks_work: bool) -> Section:
-    """Return the section ``causes`` with a list of the largest causes instead of the tree."""
+def _largest_causes(
+    section: Section, on_device: bool, lacks_work: bool, whole_ns: float | None, steps: bool
+) -> Section:
+    """Return the section ``causes`` with a list of the largest causes instead of the tree. Their times are shares of
+    ``whole_ns``, the time that the verdict speaks of; None if there is no such time."""
     table = largest.largest(section.table, on_device, lacks_work)
+    name = largest.STEP if steps else largest.RECORDING
+    times = table["ratio"].to_numpy() * (whole_ns or 0)
+    table.insert(2, name, times.round().astype("int64"))
+    table = table.drop(columns=["total_ns", "launched_ns", *([] if whole_ns else [name])], errors="ignore")
     return replace(section, table=table, whole=section.table, columns=largest.COLUMNS, limit=len(table), unknown=None)
 
 

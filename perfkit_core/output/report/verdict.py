@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit_core.base.language.messages import Message, mark, message
 from perfkit_core.base.language.shortening import cut
 from perfkit_core.causes import account_view
-from perfkit_core.causes.host_work import HOST_WORK, INPUT, LAUNCHING, OPERATORS
+from perfkit_core.causes.host_work import HOST_WORK, INPUT, LAUNCHING, LOADING, OPERATORS
 from perfkit_core.causes.labels import EARLIER
 from perfkit_core.causes.segments import (
     COMMUNICATION,
@@ -24,6 +24,7 @@ from perfkit_core.causes.segments import (
     UNLAUNCHED,
 )
 from perfkit_core.output.report.step_time import equal
+from perfkit_core.trace.assembly.first_launches import ONLY_COLD
 from perfkit_core.trace.model.meta import Finding, may_lack_work
 
 DEPTH: Final = "depth"
@@ -31,6 +32,8 @@ VIEWS: Final = ("causes", "partition", "device", "operators", "steps")
 """Views whose tables a verdict uses. It uses those that are there."""
 _SECOND: Final = 0.1
 """Minimum share of the step time of a second part of the account that is named."""
+_TIE: Final = 0.9
+"""Two parts of the account limit the steps alike if the smaller one has at least this share of the larger one."""
 _NAMED: Final = 0.25
 """Minimum share of a part of the account of a cause that is named."""
 _MOST_NAMES: Final = 2
@@ -62,6 +65,7 @@ _LIMITS: Final = {
 }  # fmt: skip
 _OF_HOST: Final = {
     INPUT: mark("Input-bound"), LAUNCHING: mark("Launch-bound"), OPERATORS: mark("Launch-bound"),
+    LOADING: mark("Start-up-bound"),
 }  # fmt: skip
 """Words for host work that mostly is of one kind."""
 _MOSTLY: Final = mark("{part}, mostly {names:list}")
@@ -77,10 +81,11 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
         return
     count = 0 if steps is None else len(steps)
     complete = _complete_steps(tables.get("partition"), count)
-    whole = message("the step time") if count else message("the recorded time")
+    whole, whole_ns = whole_of(causes, devices, steps)
     lost = devices is not None and "span_ns" in devices and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()
     on_device = devices is not None and bool(devices["busy_ns"].gt(0).any())
-    lacks = may_lack_work(quality)
+    quality = tuple(quality)
+    lacks, cold = may_lack_work(quality), any(finding.code == ONLY_COLD for finding in quality)
     if lacks is not None or (not complete and (count or lost)):
         busy = causes[(causes[DEPTH] == 0) & causes["cause"].isin((COMPUTE, COMMUNICATION, COPY))]["ratio"].sum()
         text = mark(
@@ -92,16 +97,8 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
             text = text if on_device else mark("No verdict: {why}.")
         yield message(text, share=float(busy), whole=whole, why=lacks)
         return
-    working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
-    devices_ns = float(causes.loc[causes[DEPTH] == 0, account_view.time_column(causes)].sum()) / working
-    whole_ns: float | None = devices_ns
-    if account_view.time_column(causes) == "launched_ns" and steps is not None:
-        whole, whole_ns = message("a step's time on the devices"), devices_ns / max(steps["step"].nunique(), 1)
-    elif steps is not None and count:  # the step time of a screen is the median
-        durations = steps["dur_ns"].astype("float64")
-        whole_ns = float(durations.mean()) if equal(durations) else None
-    own, earlier = _without_earlier(causes)
-    yield from _account(own, whole, whole_ns, on_device)
+    own, earlier = _without_earlier(causes, whole)
+    yield from _account(own, whole, whole_ns, on_device, cold)
     yield from earlier
     if complete < count:
         text = mark(
@@ -110,20 +107,45 @@ def verdict(tables: Mapping[str, pd.DataFrame], quality: Iterable[Finding] = ())
         yield message(text, complete=complete, steps=count)
 
 
-def _without_earlier(causes: pd.DataFrame) -> tuple[pd.DataFrame, list[Message]]:
-    """Return the tree without the time in which the host waits for work from before the recording, which no step and no
-    change can shorten, and a sentence on this time if it is long."""
-    rows = causes.index[(causes[DEPTH] == 1) & (causes["cause"] == EARLIER)]
-    if rows.empty:
-        return causes, []
-    whole_ns = causes.loc[causes[DEPTH] == 0, "total_ns"].sum()
-    causes, waits = causes.copy(), causes.loc[rows]
-    causes.loc[(causes[DEPTH] == 0) & (causes["cause"] == IN_FLIGHT), "ratio"] -= waits["ratio"].sum()
-    text = mark(
-        "Besides, the host waits {time:ns} in {call} for work that was launched before the recording and is not in it."
-    )
-    said = message(text, time=int(waits["total_ns"].sum()), call=causes.loc[rows[0] + 1, "cause"])
-    return causes.drop([*rows, *(rows + 1)]), [said] * bool(waits["total_ns"].sum() >= _SECOND * whole_ns)
+def whole_of(
+    causes: pd.DataFrame, devices: pd.DataFrame | None, steps: pd.DataFrame | None
+) -> tuple[Message, float | None]:
+    """Return what the shares of the account are of, and its time in ns for one device, which is the time of all causes
+    of a screen: the median step, a step's mean time on the devices where they lag, or the recording without steps. The
+    time is None if steps are so unequal that one time says little."""
+    working = 1 if devices is None else max(int(devices["busy_ns"].gt(0).sum()), 1)
+    devices_ns = float(causes.loc[causes[DEPTH] == 0, account_view.time_column(causes)].sum()) / working
+    if steps is None or steps.empty:
+        return message("the recorded time"), devices_ns
+    if account_view.time_column(causes) == "launched_ns":
+        return message("a step's time on the devices"), devices_ns / max(steps["step"].nunique(), 1)
+    durations = steps["dur_ns"].astype("float64")
+    return message("the step time"), float(durations.median()) if equal(durations) else None
+
+
+def _without_earlier(causes: pd.DataFrame, whole: Message) -> tuple[pd.DataFrame, list[Message]]:
+    """Return the tree without what ran before the steps, or is waited for, and which no change of a step can shorten.
+    Also return sentences on these times if they are long."""
+    whole_ns, time = causes.loc[causes[DEPTH] == 0, "total_ns"].sum(), account_view.time_column(causes)
+    result, sentences = causes.copy(), list[Message]()
+    for position in causes.index[(causes[DEPTH] == 1) & causes["cause"].isin(account_view.NOT_OF_STEPS)]:
+        row, below = causes.loc[position], _below(causes, position)
+        root = causes.index[(causes[DEPTH] == 0) & (causes.index < position)][-1]
+        result.loc[root, "ratio"] -= row["ratio"]
+        result = result.drop([position, *below.index])
+        text = mark("Besides, for {share:ratio} of {whole}, devices run work that was launched before these steps.")
+        if causes.loc[root, "cause"] == IN_FLIGHT:
+            text = mark(
+                "Besides, the host waits {time:ns} in {call} for work that was launched before the recording and is "
+                "not in it."
+            )
+        elif row["cause"] == EARLIER:
+            text = mark("Besides, for {share:ratio} of {whole}, devices run work from before the recording.")
+        if row["total_ns"] >= _SECOND * whole_ns and (time == "total_ns" or row[time]):
+            call = below["cause"].iloc[0] if len(below) else None
+            values = {"time": int(row["total_ns"]), "share": float(row["ratio"]), "whole": whole}
+            sentences.append(message(text, **values, call=call))
+    return result, sentences
 
 
 def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -> bool:
@@ -140,12 +162,16 @@ def _complete_steps(partition: pd.DataFrame | None, steps: int) -> int:
     return int(partition["steps"].max()) if "steps" in partition else steps
 
 
-def _account(causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_device: bool) -> Iterator[Message]:
-    """Yield a sentence on the largest part of the account, which limits the steps, and on the second one. ``whole_ns``:
-    the time of a step or of the recording, None if the steps are so unequal that a mean says little."""
+def _account(
+    causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_device: bool, cold: bool
+) -> Iterator[Message]:
+    """Yield a sentence on the largest part of the account, which limits the steps, and on the second one. ``whole`` and
+    ``whole_ns`` are those of :func:`whole_of`. ``cold``: whether
+    all steps load code to the device."""
     top = causes[causes[DEPTH] == 0].sort_values("ratio", ascending=False, kind="stable")
     large = top[(top["ratio"] >= _SECOND) | (top.index == top.index[0])].head(2)
-    for number, (position, row) in enumerate(large.iterrows()):
+    limits, parts, shares = list[str](), list[Message](), list[float]()
+    for position, row in large.iterrows():
         word, share = row["cause"], float(row["ratio"])
         below = _below(causes, int(str(position)))
         template = (_PARTS if on_device else _ON_HOST)[word]
@@ -153,11 +179,16 @@ def _account(causes: pd.DataFrame, whole: Message, whole_ns: float | None, on_de
         part = message(template, share=share, whole=whole, time=time)
         names, named = _names(below if word in account_view.INNER else below[below[DEPTH] == 1], share)
         said = part if not names else message(_MOSTLY if named >= share / 2 else _PARTLY, part=part, names=names)
-        if number:
-            yield message("Besides, {said}.", said=said)
-        else:
-            limit = message(_limit(word, below, share, on_device))
-            yield message("{limit}: {said}.", limit=limit, said=said)
+        limits.append(_OF_HOST[LOADING] if cold and word == HOST else _limit(word, below, share, on_device))
+        parts.append(said)
+        shares.append(share)
+    values = {"limit": message(limits[0]), "said": parts[0]}
+    if len(parts) > 1 and shares[1] >= _TIE * shares[0] and _UNKNOWN not in limits and limits[0] != limits[1]:
+        yield message("{limit} and {other} alike: {said}.", **values, other=message(limits[1]))
+    else:
+        yield message("{limit}: {said}.", **values)
+    for said in parts[1:]:
+        yield message("Besides, {said}.", said=said)
 
 
 def _below(causes: pd.DataFrame, position: int) -> pd.DataFrame:

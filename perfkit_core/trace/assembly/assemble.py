@@ -23,6 +23,7 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, constant, fill
 from perfkit_core.base.language.messages import message, plural, say
 from perfkit_core.base.runtime import parallel
 from perfkit_core.trace.assembly import (
+    first_launches,
     graph_capture,
     implausible_times,
     layers,
@@ -137,7 +138,7 @@ def assemble(
     findings += implausible_times.above_100_percent(draft)
     tables = draft.tables.replaced({side_tables.ACCOUNT: account.to_table(events_read)})
     trace = Trace(TableColumns(draft.events), meta, quality + findings, tables)
-    return trace.with_findings(*graph_capture.about_graphs(trace))
+    return trace.with_findings(*graph_capture.about_graphs(trace), *first_launches.findings(trace))
 
 
 def assemble_ranks(

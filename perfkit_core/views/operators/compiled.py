@@ -7,6 +7,7 @@ duration of the host event around their launch, or of the kernel if it runs on t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -15,12 +16,13 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.algorithms import nesting
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.assembly.graph_capture import graph_launches
 from perfkit_core.trace.assembly.kernel_calls import NO_CALL, origins
-from perfkit_core.trace.model import columns
+from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import CALLS, CPU, DEVICE, FIRST, HOST, NAME, ON_DEVICE, Share, added_by, share
 from perfkit_core.trace.model.compiled_graph import KernelCall
@@ -32,6 +34,13 @@ from perfkit_core.views.tables import group, ratio, text_column_at, texts, witho
 GRAPH: Final = "graph"
 GROUPINGS: Final = (GRAPH, "module", "stack", "phase", "step", "device", "rank")
 _SEPARATOR: Final = ", "
+_REGION: Final = re.compile(
+    r"compiled|run_program|cuda_?graph|graph_?replay|program_interpreter|interpreter_?core|standalone_?executor",
+    re.IGNORECASE,
+)
+"""Names of regions of compiled or captured code."""
+_LEAST: Final = 0.1
+"""Minimum share of the time of compiled code. An eager model may call a small compiled function."""
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -82,6 +91,34 @@ def kernels(trace: Trace) -> tuple[IntArray, tuple[KernelCall, ...]]:
     matches = runs & generated[origin.call] & (events[origin.call] == names.codes)
     number[matches] = origin.call[matches]
     return number, (*origin.calls, *by_name)
+
+
+@once
+def regions(trace: Trace) -> BoolArray:
+    """Return the mask of the operators and ranges that run compiled or captured code, shape (rows,). A Python frame is
+    none: an import of a compiler, or its check of an eager function, compiles nothing."""
+    kinds = schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC, schema.PYTHON, schema.STEP}
+    names = trace.codes("name")
+    mask: BoolArray = names.lookup(np.array([bool(_REGION.search(name)) for name in names.values], np.bool_), False)
+    return mask & trace.host & trace.rows("kind", *kinds)
+
+
+def runs_compiled(trace: Trace) -> bool:
+    """Return whether compiled or captured code has at least :data:`_LEAST` of the time of the kernels, or of the
+    operators, in most steps; without steps, in the recording."""
+    compiled = regions(trace) | graph_launches(trace)
+    compiled |= nesting.lies_in(trace.ints("parent"), compiled) | (kernels(trace)[0] >= 0)
+    launched = np.append(compiled, False)[trace.ints("launched_by")]
+    has_steps = (trace.host & trace.rows("kind", schema.STEP)).any()
+    for work in (trace.rows("kind", KERNEL) & ~trace.host, trace.operators & trace.host):
+        rows = np.flatnonzero(work & (trace.ints("step") >= 0) if has_steps else work)
+        if len(rows):
+            _, step = np.unique(trace.ints("step")[rows], return_inverse=True)
+            time_ns = trace.ints("dur_ns")[rows]
+            share = np.bincount(step, time_ns * (compiled | launched)[rows]) / np.maximum(np.bincount(step, time_ns), 1)
+            if np.median(share) >= _LEAST:
+                return True
+    return False
 
 
 def _joined(calls: Iterable[KernelCall], part: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.base.algorithms.intervals import Intervals
+from perfkit_core.trace.assembly.first_launches import loading_calls
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.trace import Trace
@@ -28,22 +29,16 @@ _NAMES: Final = {
         rf"{_RUNTIME}(?:Ext)?(?:Malloc(?!Async|FromPool)|Free(?!Async)|Host(?:Alloc|Malloc|Free|Register)"
         r"|Mem(?:Alloc|Free|Create|Map|AddressReserve)(?!Async)|StreamCreate|CtxCreate|DevicePrimaryCtxRetain)"
     ),
-    MODULE_LOADING: re.compile(rf"{_RUNTIME}(?:Module|Library)(?:Load|GetFunction|GetKernel)|{_RUNTIME}Link"),
     COMPILATION: re.compile(r"(?:^|[_.\s])compile_|_compile\b|precompile|autotun", re.IGNORECASE),
     WARM_UP: re.compile(r"warm[-_ ]?up", re.IGNORECASE),
 }
 """Category → the names of its host events."""
 _KINDS: Final = {
     ALLOCATION: (schema.RUNTIME, schema.SYNC),
-    MODULE_LOADING: (schema.RUNTIME,),
     COMPILATION: (schema.ANNOTATION, schema.OPERATOR),
     WARM_UP: (schema.ANNOTATION,),
 }
 _CAPTURE: Final = re.compile(rf"{_RUNTIME}Stream(Begin|End)Capture")
-_LAUNCH: Final = re.compile(rf"{_RUNTIME}(?:Ext)?(?:Module|Cooperative)?Launch(?:Cooperative)?Kernel")
-_SLOW_LAUNCH_NS: Final = 1_000_000
-_SLOW_LAUNCH: Final = 50
-"""A launch that takes this many times as long as usual, and at least _SLOW_LAUNCH_NS, loads a module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +73,7 @@ def one_off_work(trace: Trace, rank: int) -> OneOffWork:
         matching = np.array([pattern.search(name) is not None for name in names.values], np.bool_)
         mask = names.lookup(matching, False) if matching.any() else np.zeros(len(trace), np.bool_)
         rows_of[category] = np.flatnonzero(mask & of_rank & trace.rows("kind", *_KINDS[category]))
-    launches = np.array([_LAUNCH.match(name) is not None for name in names.values], np.bool_)
-    rows = np.flatnonzero(of_rank & trace.rows("kind", schema.RUNTIME) & names.lookup(launches, False))
-    dur = trace.ints("dur_ns")[rows]
-    slow = rows[dur >= max(_SLOW_LAUNCH_NS, _SLOW_LAUNCH * float(np.median(dur)))] if len(rows) else rows
-    rows_of[MODULE_LOADING] = np.union1d(rows_of[MODULE_LOADING], slow)
+    rows_of[MODULE_LOADING] = np.flatnonzero(loading_calls(trace) & of_rank)
     spans = {category: intervals.union(start[rows], end[rows]) for category, rows in rows_of.items()}
     spans[CAPTURE] = _captures(trace, of_rank)
     rows = np.unique(np.concatenate([*rows_of.values()]))

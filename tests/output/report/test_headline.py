@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.output.report.headline import headline, step_time
-from perfkit_core.output.report.verdict import verdict
+from perfkit_core.output.report.summary import _largest_causes
+from perfkit_core.output.report.verdict import verdict, whole_of
+from perfkit_core.trace.model.report_data import Section
 from tests.support.golden import check_golden
 from tests.support.rendered import rendered
 
@@ -69,6 +71,7 @@ ACCOUNTS: dict[str, pd.DataFrame] = {
     "Python": causes((0, "host", 0.8), (1, "Python code", 0.7), (2, "f", 0.3), (0, "compute", 0.2)),
     "collectives": causes((0, "communication", 0.66), (1, "all_reduce", 0.6), (0, "compute", 0.26), (0, "host", 0.08)),
     "copies": causes((0, "copy", 0.97), (1, "HtoD pinned", 0.95), (0, "compute", 0.03)),
+    "both alike": causes((0, "host", 0.48), (1, "Python code", 0.4), (0, "compute", 0.47), (1, "mm", 0.4)),
     "unknown": causes((0, "in_flight", 0.55), (1, "cudaGraphLaunch", 0.5), (0, "compute", 0.45)),
 }  # fmt: skip
 
@@ -99,6 +102,17 @@ def test_without_steps_the_verdict_is_about_the_recording() -> None:
         "Device-bound: devices compute for 90% of the recorded time (4.05 ms), mostly mm (50%, in model.py:3 "
         "(forward)).",
     )
+
+
+def test_the_times_of_a_screen_are_of_one_step_of_one_device() -> None:
+    """Steps of 10, 10 and 11 ms on two devices: the median counts, also for the list below the verdict."""
+    steps = pd.DataFrame({"step": [0, 1, 2], "dur_ns": [10_000_000, 10_000_000, 11_000_000]})
+    _, whole_ns = whole_of(ACCOUNTS["devices compute"], pd.concat([GPU, GPU]), steps)
+    assert whole_ns == 10_000_000
+    section = Section("causes", "", ACCOUNTS["devices compute"])
+    shown = _largest_causes(section, True, False, whole_ns, True).table
+    assert shown["step_ns"].tolist() == [5_555_556, 3_333_333, 1_111_111]
+    assert "total_ns" not in shown
 
 
 def test_steps_without_all_device_work_have_no_verdict() -> None:

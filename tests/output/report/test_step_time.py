@@ -164,7 +164,7 @@ def test_a_share_of_unequal_steps_has_no_time_per_step() -> None:
     (first, *_) = said(iter(headline({"causes": causes, "steps": table(dur=[10, 10, 10, 39])})))
     assert first == "Overhead-bound: no operator runs for 57% of the step time."
     (first, *_) = said(iter(headline({"causes": causes, "steps": table(dur=[17, 17, 17, 18])})))
-    assert "for 57% of the step time (9.83 ms)" in first
+    assert "for 57% of the step time (9.69 ms)" in first  # of the median, as all times of a screen
 
 
 def values(text: object) -> Iterator[dict[str, object]]:
