@@ -260,7 +260,7 @@ def test_a_recording_without_steps_tells_nothing_about_a_host_that_runs_ahead() 
     """The host launches a kernel of 80 µs in 10 µs. The time of the recording is that of the host."""
     replay = build(trace([call("launch", 0, 10, 1), work("kernel", 10, 80, 1)]))
     own = steps(replay)
-    assert own.stream_ns(replay, replay.graph).tolist() == [80 * US]
+    assert own.device_ns(replay, replay.graph, replay.graph.start_ns).tolist() == [80 * US]
     assert own.usual_ns(replay).tolist() == own.recorded_ns.tolist() == [10 * US]
 
 
