@@ -40,17 +40,25 @@ class Steps:
         """Return the time that each step takes in a long training run, in ns.
 
         A replayed step can be shorter than its device work, because the host runs ahead of the device. In a long
-        training run, the host is at most a few steps ahead. The result is therefore
-        ``max(replayed, min(device, recorded))``. ``device`` is the time of :meth:`device_ns`. If the host ran ahead
-        while it was recorded, the result is ``max(replayed, device)``.
+        training run, the host is at most a few steps ahead, and a step takes at least ``min(device, recorded)``.
+        ``device`` is the time of :meth:`device_ns`. If the host ran ahead while it was recorded, a step takes at least
+        ``device``. The time by which the host is then ahead hides what later steps wait for other than the device.
 
-        If the host waits for its device only once in ``period`` steps, all times are means of ``period`` steps. The
-        result then has one item per period (:meth:`of_periods`)."""
-        played, device, recorded = (
-            self.of_periods(times, period)
-            for times in (self.played_ns(start_ns), self.device_ns(replay, graph, start_ns), self.recorded_ns)
-        )
-        return np.maximum(played, device if self.ahead(replay) else np.minimum(device, recorded))
+        If the host waits for its device only once in ``period`` steps, the result has the mean of each period
+        (:meth:`of_periods`)."""
+        least_ns = self.device_ns(replay, graph, start_ns)
+        if not self.ahead(replay):
+            least_ns = np.minimum(least_ns, self.recorded_ns)
+        result = np.empty(len(self), np.int64)
+        for rank in np.unique(self.rank).tolist():
+            here = np.flatnonzero(self.rank == rank)
+            begin, end, least = start_ns[self.first[here]], start_ns[self.after[here]], least_ns[here]
+            # ends of the steps: end[i] = max(max(end[i - 1], begin[i]) + least[i], replayed end[i])
+            total = np.cumsum(least)
+            end = np.maximum.accumulate(np.maximum(begin + least, end) - total) + total
+            begin[1:] = np.maximum(begin[1:], end[:-1])
+            result[here] = end - begin
+        return self.of_periods(result, period)
 
     def ahead(self, replay: Replay) -> bool:
         """Return whether the host ran ahead of the device while it was recorded, so that most recorded steps are
@@ -62,11 +70,7 @@ class Steps:
 
     def usual_ns(self, replay: Replay) -> IntArray:
         """Return the recorded time of each step, but at least the time of its device work if the host ran ahead."""
-        if not self.ahead(replay):
-            return self.recorded_ns
-        device_ns = self.device_ns(replay, replay.graph, replay.graph.start_ns)
-        longest: IntArray = np.maximum(self.recorded_ns, device_ns)
-        return longest
+        return self.lasting_ns(replay, replay.graph, replay.graph.start_ns) if self.ahead(replay) else self.recorded_ns
 
     def on_device(self, replay: Replay) -> tuple[IntArray, IntArray]:
         """Return when the device begins and ends each step of one rank, in recorded time. It ends a step with the last
