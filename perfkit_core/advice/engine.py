@@ -17,7 +17,7 @@ from perfkit_core.advice import device_account, experience, place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.decode_steps import of_main_kind
 from perfkit_core.advice.frames import frames
-from perfkit_core.advice.predict import base, identity, noise, played_ns, predict, step_times, unknown
+from perfkit_core.advice.predict import base, floor_ns, identity, noise, played_ns, predict, step_times, unknown
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, Reason, RuleInput
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.base.language.messages import Text, message
@@ -335,8 +335,9 @@ def _changes(chosen: Sequence[Advice]) -> tuple[Transform, ...]:
 def _together(facts: RuleInput, chosen: Sequence[Advice], saved_ns: int) -> Prediction:
     """Return the prediction for all chosen advice. It saves ``saved_ns``, the sum of what each item saves after those
     above it. The width of its interval comes from the replay of all changes."""
-    p = predict(facts, Candidate("", {}, transforms=_changes(chosen)))
-    saving_ns = min(saved_ns, p.base_ns)
+    together = Candidate("", {}, transforms=_changes(chosen))
+    p = predict(facts, together)
+    saving_ns = min(saved_ns, max(p.base_ns - round(floor_ns(facts, together)), 0))
     more = saving_ns - (p.saving_ns or 0)
     return replace(
         # a ceiling is defined for one kind of change, and the combined advice contains several kinds

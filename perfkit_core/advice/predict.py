@@ -50,20 +50,39 @@ def step_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], case: C
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
-    after = float(np.median(played_ns(facts, changes, case, period)))
-    if period == facts.period:
-        return after
-    now = facts.played_ns(facts.training.replay.graph, period)
-    return after / max(now, 1.0) * facts.training.step_ns
+    played, device_ns = _played(facts, changes, case, period)
+    after = float(np.median(played))
+    if period != facts.period:
+        now = facts.played_ns(facts.training.replay.graph, period)
+        after *= facts.training.step_ns / max(now, 1.0)
+    return max(after, facts.least_ns(device_ns))
 
 
-@once
 def played_ns(
     facts: RuleInput, changes: tuple[transforms.Transform, ...], case: Case = Case.LIKELY, period: int = 1
 ) -> IntArray:
     """Return the time in ns of each step after the changes, or of each ``period`` steps. Raises CyclicGraphError."""
+    return _played(facts, changes, case, period)[0]
+
+
+@once
+def _played(
+    facts: RuleInput, changes: tuple[transforms.Transform, ...], case: Case, period: int = 1
+) -> tuple[IntArray, IntArray]:
+    """Return the times of :func:`played_ns`, and how long a device works on each step, in ns. Raises
+    CyclicGraphError."""
     graph = transforms.transformed(facts.training.replay, changes, case)
-    return facts.steps.lasting_ns(facts.replay, graph, play(graph), period)
+    start_ns, steps = play(graph), facts.steps
+    return steps.lasting_ns(facts.replay, graph, start_ns, period), steps.device_ns(facts.replay, graph, start_ns)
+
+
+def floor_ns(facts: RuleInput, candidate: Candidate, case: Case = Case.LIKELY) -> float:
+    """Return how long a device works on a step after the changes of a candidate, in ns: no step of a long training is
+    shorter. 0 without device work, and if the changes are unknown. Raises CyclicGraphError."""
+    if not candidate.transforms or not facts.on_device:
+        return 0.0
+    _, device_ns = _played(facts, candidate.transforms, case, candidate.period)
+    return facts.least_ns(device_ns) if candidate.base_ns is None else float(device_ns.mean())
 
 
 def most_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], period: int = 1) -> int | None:
@@ -150,10 +169,14 @@ def predict(facts: RuleInput, candidate: Candidate, learned: Experience = _NO_EX
         likely_ns = round(min(_claimed_ns(facts, candidate, Case.LIKELY), ceiling))
         least, likely, greatest = min(least, likely_ns), min(likely, likely_ns), min(greatest, ceiling)
         high, mid, low = max(high, now_ns - likely_ns), max(mid, now_ns - likely_ns), max(low, now_ns - ceiling)
+    floors = sorted(min(floor_ns(facts, candidate, case), now_ns) for case in Case)
+    low, mid, high = map(max, (low, mid, high), floors)
+    least, likely = min(least, round(now_ns) - round(high)), min(likely, round(now_ns) - round(mid))
+    greatest, most_saved = min(greatest, round(now_ns) - round(low)), round(now_ns) - round(floors[0])
     saving_low = round(min(least * factor for factor in factors))
-    saving_high = round(max(greatest * factor for factor in factors))
+    saving_high = min(round(max(greatest * factor for factor in factors)), most_saved)
     return replace(
-        now, p10_ns=round(low * factors[0]), p50_ns=round(mid), p90_ns=round(high * factors[1]),
+        now, p10_ns=round(max(low * factors[0], floors[0])), p50_ns=round(mid), p90_ns=round(high * factors[1]),
         saving_ns=likely, saving_p10_ns=saving_low,
         saving_p90_ns=saving_high if ceiling is None else min(saving_high, ceiling), ceiling_ns=ceiling,
         replayed_ratio=replayed, outcomes=len(learned.misses),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -163,15 +163,17 @@ class RuleInput:
         recording has no host events."""
         if self.contradiction is not None:  # predictions without a replay start from the recorded step
             return Unprofiled(self.replay, 0.0, 1.0, float(self.step_ns), None)
-        timed, measured_ns = self.trace.timed_steps, None
+        timed, measured_ns, graph = self.trace.timed_steps, None, self.replay.graph
         if self.step_ns and self.has_steps:
             measured_ns = timed.typical_ns(timed.unprofiled(), self.period)
+        device_ns = self.least_ns(self.steps.device_ns(self.replay, graph, graph.start_ns))
         if measured_ns is not None:  # the host may have run ahead in the steps that were not recorded
-            measured_ns = max(measured_ns, round(self.typical(self.steps.stream_ns(self.replay, self.replay.graph))))
+            measured_ns = max(measured_ns, round(device_ns))
         cost = recording_cost(self.trace.meta)
-        return unprofiled(
+        run = unprofiled(
             self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period), self.preempted
         )
+        return replace(run, step_ns=max(run.step_ns, device_ns))
 
     @property
     def preempted(self) -> float:
@@ -293,6 +295,12 @@ class RuleInput:
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
+    def least_ns(self, device_ns: IntArray) -> float:
+        """Return how long a usual step takes at least if a device works on each step for ``device_ns``, of shape (steps
+        of all ranks,): the mean of a long training, and not more than the median, as few steps may have far more
+        work."""
+        return min(self.typical(device_ns), float(device_ns.mean()))
+
     def per_step(self, dur_ns: int) -> float:
         """Return ``dur_ns``, a sum over the whole recording, divided by the number of steps."""
         return dur_ns / max(len(self.steps), 1)
@@ -304,10 +312,14 @@ class RuleInput:
     def within_steps(self, what: intervals.Intervals, device: bool = False) -> IntArray:
         """Return the time that the intervals cover in each step of :attr:`rank`, shape (steps of the rank,). If the
         intervals are those of a device that works late, the steps are those of the device."""
-        begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
+        return intervals.covered_ns(what, *self.windows(self.mine, device))
+
+    def windows(self, chosen: BoolArray, device: bool = False) -> intervals.Intervals:
+        """Return the begin and end of steps of one rank. With ``device``, those of the device if it works late."""
+        steps = self.steps.only(chosen)
         if device and self.late:
-            begin, end = self.steps.only(self.mine).on_device(self.replay)
-        return intervals.covered_ns(what, begin, end)
+            return steps.on_device(self.replay)
+        return self.replay.recorded_ns(steps.first), self.replay.recorded_ns(steps.after)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
         """Return the sum of the rows' ``values`` in each step, shape (steps of all ranks,). If ``values`` is None,

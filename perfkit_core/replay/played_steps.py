@@ -13,7 +13,6 @@ from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.graph import BATCH, Graph, Replay
 from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.communication.instances import communication
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +40,42 @@ class Steps:
         """Return the time that each step takes in a long training run, in ns.
 
         A replayed step can be shorter than its device work, because the host runs ahead of the device. In a long
-        training run, the host is at most a few steps ahead. The result is therefore
-        ``max(replayed, min(stream, recorded))``. ``stream`` is the time of the step's work on its busiest stream. If
-        the host ran ahead while it was recorded, the result is ``max(replayed, stream)``.
+        training run, the host is at most a few steps ahead, and a step takes at least ``min(device, recorded)``.
+        ``device`` is the time of :meth:`device_ns`. If the host ran ahead while it was recorded, a step takes at least
+        ``device``. The time by which the host is then ahead hides what later steps wait for other than the device.
 
-        If the host waits for its device only once in ``period`` steps, all times are means of ``period`` steps. The
-        result then has one item per period (:meth:`of_periods`)."""
-        played, stream, recorded = (
-            self.of_periods(times, period)
-            for times in (self.played_ns(start_ns), self.stream_ns(replay, graph), self.recorded_ns)
-        )
-        return np.maximum(played, stream if self.ahead(replay) else np.minimum(stream, recorded))
+        If the host waits for its device only once in ``period`` steps, the result has the mean of each period
+        (:meth:`of_periods`)."""
+        least_ns = self.device_ns(replay, graph, start_ns)
+        if not self.ahead(replay):
+            least_ns = np.minimum(least_ns, self.recorded_ns)
+        result = np.empty(len(self), np.int64)
+        for rank in np.unique(self.rank).tolist():
+            here = np.flatnonzero(self.rank == rank)
+            begin, end, least = start_ns[self.first[here]], start_ns[self.after[here]], least_ns[here]
+            # ends of the steps: end[i] = max(max(end[i - 1], begin[i]) + least[i], replayed end[i])
+            total = np.cumsum(least)
+            end = np.maximum.accumulate(np.maximum(begin + least, end) - total) + total
+            begin[1:] = np.maximum(begin[1:], end[:-1])
+            result[here] = end - begin
+        return self.of_periods(result, period)
 
     def ahead(self, replay: Replay) -> bool:
         """Return whether the host ran ahead of the device while it was recorded, so that most recorded steps are
         shorter than their device work. The time of a recording without steps says nothing about this."""
         if not len(self) or (self.number < 0).any():
             return False
-        return bool(np.median(self.stream_ns(replay, replay.graph)) > np.median(self.recorded_ns))
+        device_ns = self.device_ns(replay, replay.graph, replay.graph.start_ns)
+        return bool(np.median(device_ns) > np.median(self.recorded_ns))
 
     def usual_ns(self, replay: Replay) -> IntArray:
         """Return the recorded time of each step, but at least the time of its device work if the host ran ahead."""
-        if not self.ahead(replay):
-            return self.recorded_ns
-        longest: IntArray = np.maximum(self.recorded_ns, self.stream_ns(replay, replay.graph))
-        return longest
+        return self.lasting_ns(replay, replay.graph, replay.graph.start_ns) if self.ahead(replay) else self.recorded_ns
 
     def on_device(self, replay: Replay) -> tuple[IntArray, IntArray]:
         """Return when the device begins and ends each step of one rank, in recorded time. It ends a step with the last
         work of the step, and then begins the next step."""
-        work, step, _ = self._stream_work(replay, replay.graph)
+        work, step, _ = self._work(replay, replay.graph)
         row, trace = replay.graph.row[work], replay.trace
         end = np.zeros(len(self), np.int64)
         np.maximum.at(end, step, trace.end_ns[row])
@@ -90,21 +95,29 @@ class Steps:
         mean: IntArray = total[complete] // period
         return mean
 
-    def stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
-        """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
-        wait for other ranks."""
+    def device_ns(self, replay: Replay, graph: Graph, start_ns: IntArray) -> IntArray:
+        """Return how long the busiest device works on each step, in ns, given the start of each node. In a long
+        training, no step is shorter. At each time, a device works on the step whose work began first, so that work of
+        several streams counts once."""
 
         def step_work() -> tuple[IntArray, IntArray, IntArray]:
-            return self._stream_work(replay, graph)
+            return self._work(replay, graph)
 
         same = graph.row is replay.graph.row
-        work, step, lane = replay.once("stream work", step_work, self.number, graph.row) if same else step_work()
-        total = np.zeros((len(self), int(lane.max(initial=0)) + 1), np.int64)
-        np.add.at(total, (step, lane), graph.dur_ns[work])
+        work, step, lane = replay.once("work", step_work, self.number, graph.row) if same else step_work()
+        device = replay.once("devices", lambda: _devices(replay))[lane]
+        total = np.zeros((len(self), int(device.max(initial=0)) + 1), np.int64)
+        for number in np.unique(device).tolist():
+            here = np.flatnonzero(device == number)
+            here = here[np.argsort(start_ns[work[here]], kind="stable")]  # fast: the work of each stream is in order
+            begin = start_ns[work[here]]
+            end = begin + graph.dur_ns[work[here]]
+            begin[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
+            np.add.at(total[:, number], step[here], np.maximum(end - begin, 0))
         most: IntArray = total.max(axis=1)
         return most
 
-    def _stream_work(self, replay: Replay, graph: Graph) -> tuple[IntArray, IntArray, IntArray]:
+    def _work(self, replay: Replay, graph: Graph) -> tuple[IntArray, IntArray, IntArray]:
         """Return the nodes of device work in steps, the position of each node's step, and the number of its stream.
 
         - Work with a recorded launch belongs to the step of the launch.
@@ -113,7 +126,6 @@ class Steps:
           This work was launched before the recording."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
-        work = work[~communication(trace).device[graph.row[work]]]
         row, lane = graph.row[work], graph.lane[work] - graph.threads
         start, rank = trace.ints("start_ns")[row], trace.ints("rank")[row]
         step, launched = self.position(trace, row), trace.ints("launched_by")[row] >= 0
@@ -140,6 +152,17 @@ class Steps:
         position = np.full(len(first), -1, np.int64)
         position[code[: len(self)]] = np.arange(len(self))
         return position[code[len(self) :]]
+
+
+def _devices(replay: Replay) -> IntArray:
+    """Return the number of the device of each stream, counted from 0 over all ranks, shape (streams,)."""
+    trace, graph = replay.trace, replay.graph
+    rows = np.flatnonzero(replay.work >= 0)
+    device, _ = groupby.distinct([trace.ints("rank")[rows], trace.codes("device").codes[rows]], len(rows))
+    lane = graph.lane[replay.work[rows]] - graph.threads
+    of_lane = np.zeros(int(lane.max(initial=-1)) + 1, np.int64)
+    of_lane[lane] = device
+    return of_lane
 
 
 def steps(replay: Replay) -> Steps:

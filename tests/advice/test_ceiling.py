@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +66,57 @@ def test_a_saving_is_no_larger_share_of_all_steps_than_the_work() -> None:
     at = np.flatnonzero(steps.rows("name", "op")).astype(np.int64)
     prediction = predict(RuleInput(steps), Candidate("", {}, at, transforms=(Remove(at),)))
     assert prediction.saving_ratio == pytest.approx(400 / 1800, abs=1e-4)
+
+
+def two_streams(number: int, kind: str = "kernel") -> list[dict[str, Any]]:
+    """Return the events of a step of 100 µs: a kernel of 40 µs on one stream, then one of 40 µs on another stream,
+    which waits for the first, and 35 µs of host work."""
+    begin = number * 100 * US
+    return [
+        host("step", "step", begin, 100 * US, step=number),
+        host("launch", "runtime", begin + 5 * US, 5 * US, correlation=2 * number),
+        host("launch", "runtime", begin + 10 * US, 5 * US, correlation=2 * number + 1),
+        device("first", "kernel", begin + 10 * US, 40 * US, 2 * number),
+        device("second", kind, begin + 50 * US, 40 * US, 2 * number + 1) | {"stream": 8},
+        host("work", "operator", begin + 60 * US, 35 * US),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["kernel", "memcpy"])
+def test_no_step_is_shorter_than_the_work_of_its_device(kind: str) -> None:
+    """Without its work, the host needs 65 µs for a step. The device works for 80 µs, and each stream for 40 µs."""
+    recording = trace([event for number in range(4) for event in two_streams(number, kind)])
+    facts, at = RuleInput(recording), np.flatnonzero(recording.rows("name", "work")).astype(np.int64)
+    found = predict(facts, Candidate("c", {}, at, transforms=(Remove(at),), base_ns=100 * US))
+    assert (found.p10_ns, found.p50_ns, found.saving_p90_ns) == (80 * US, 80 * US, 20 * US)
+    found = predict(facts, Candidate("c", {}, at, transforms=(Remove(at),)))
+    assert (found.p10_ns, found.p50_ns, found.saving_p90_ns) == (80 * US, 80 * US, 20 * US)
+
+
+def test_a_step_takes_at_least_the_work_of_all_streams() -> None:
+    """The host is ahead: it needs 60 µs for a step, in which the device works for 80 µs, and each stream for 40 µs."""
+    events = [event for number in range(4) for event in two_streams(number) if event["name"] != "work"]
+    for event in events:
+        number = event["start_ns"] // (100 * US)
+        if event["name"] in ("step", "launch"):
+            event["start_ns"] -= number * 40 * US
+        else:
+            event["start_ns"] -= number * 20 * US
+        if event["name"] == "step":
+            event["dur_ns"] = 60 * US
+    facts = RuleInput(trace(sorted(events, key=lambda event: event["start_ns"])))
+    assert (facts.ahead, facts.step_ns, facts.training.step_ns) == (True, 80 * US, 80 * US)
+
+
+def test_work_that_two_steps_share_counts_once() -> None:
+    """The second kernel of a step still runs for 10 µs beside the first kernel of the next step."""
+    events = [event for number in range(4) for event in two_streams(number)]
+    for event in events:
+        if event["name"] == "second":
+            event["start_ns"] += 30 * US
+    facts = RuleInput(trace(events))
+    device_ns = facts.steps.device_ns(facts.replay, facts.replay.graph, facts.replay.graph.start_ns)
+    assert device_ns.tolist() == [80 * US, 70 * US, 70 * US, 70 * US]
 
 
 @pytest.mark.parametrize(

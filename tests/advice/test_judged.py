@@ -47,6 +47,7 @@ SENT: Final = [
     ("torch/pairs/resnet50-workers4", "pageable-copies", 0.01, 0.05),
     ("torch/pairs/resnet50-workers4", "zero-fill-gradients", 0.01, 0.05),
     ("torch/resnet-param", "more-workers", 0.35, 0.60),
+    ("torch/resnet-param", "pageable-copies", 0.01, 0.05),
     ("torch/v100-ns-resolution", "tensor-cores-unused", 0.20, 0.50),
     ("nsys/mfu-2gpu-before", "elementwise-chain", 0.03, 0.15),
     ("paddle/gpu-synthetic", "conv-bias-before-norm", 0.02, 0.08),
@@ -103,11 +104,6 @@ def test_advice_that_could_be_sent_keeps_a_plausible_saving(name: str, rule: str
     (item,) = by_rule(name, rule)
     assert item.prediction.saving_ratio is not None
     assert least <= item.prediction.saving_ratio <= most
-
-
-@pytest.mark.xfail(strict=True, reason="with inferred steps, the replay predicts that waits for the loader grow")
-def test_pinned_batches_of_resnet_keep_their_saving() -> None:
-    test_advice_that_could_be_sent_keeps_a_plausible_saving("torch/resnet-param", "pageable-copies", 0.01, 0.05)
 
 
 @pytest.mark.parametrize(("name", "rule"), WRONG)
@@ -173,6 +169,11 @@ def test_savings_of_host_work_are_at_most_the_time_in_which_the_device_waits_for
     if account is None or (account["windows"] > 1 and "mi300x-resnet" in name):
         pytest.skip("no account of this recording")
     waits_ns = sum(account[word] for word in ("host", "latency", "tail", "copy"))
+    device_ns, base = account["compute"] + account["communication"], advices(name).base
+    assert base is not None
+    if abs(account["total_ns"] - account["windows"] * base.recorded_ns) > 0.05 * account["total_ns"] or "qwen" in name:
+        device_ns = 0  # the windows are not the steps, or hold work that was launched before the recording
     for item in advices(name).advice:
         if item.rule in ON_HOST and item.prediction.saving_ns is not None:
             assert item.prediction.saving_ns <= 1.05 * waits_ns / account["windows"]
+            assert (item.prediction.p10_ns or 0) >= 0.97 * device_ns / account["windows"], "the device works as long"

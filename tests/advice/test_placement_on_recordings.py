@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from perfkit_core.advice.advice import Advice
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.operators import operator_order
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from tests.support.frameworks import FRAMEWORKS, Framework
@@ -112,12 +110,8 @@ def test_an_operator_between_copies_belongs_on_the_device(native: Framework, sor
     (one,) = advice_on(trace, "cpu-fallback")
     assert one.candidate.direction == "to device"
     assert "sort" in " ".join(one.candidate.evidence["operators"]).lower() or native.name == "paddle"
-    assert (one.prediction.saving_ns or 0) > 0
-    # the host must still call the products
-    rows = operator_order(trace).row  # without operators inside operators
-    products = rows[trace.rows("op_name", "matmul")[rows]]
-    called = np.bincount(trace.ints("step")[products], trace.ints("dur_ns")[products])
-    assert (one.prediction.p50_ns or 0) >= called[called > 0].min()
+    assert one.prediction.saving_ns is None, "nobody measured how fast the device is"
+    assert (one.prediction.ceiling_ns or 0) > 0
 
 
 def test_small_copies_are_no_fallback(sorting: Trace) -> None:

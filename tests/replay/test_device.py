@@ -256,11 +256,33 @@ def test_the_device_limits_a_training_whose_host_runs_ahead() -> None:
     assert not RuleInput(ahead()).ahead
 
 
+def test_the_lead_of_the_host_counts_once() -> None:
+    """Four steps as above. The last one also works on the host for 200 µs. Without the waits, the host is ahead by
+    165 µs after three steps, so that this work is hidden behind the work of the device."""
+    events: list[dict[str, Any]] = []
+    for number in range(4):
+        begin = 100 * number
+        events += [
+            host(f"step {number}", "step", begin * US, (300 if number == 3 else 100) * US, step=number),
+            call("launch", begin, 10, number + 1),
+            work("kernel", begin + 10, 80, number + 1),
+            call("cudaDeviceSynchronize", begin + 20, 75, kind="sync"),
+        ]
+    found = trace([*events, call("work", 395, 200, kind="operator")])
+    replay = build(found)
+    own = steps(replay)
+    assert own.lasting_ns(replay, replay.graph, play(replay.graph)).tolist() == [100 * US] * 3 + [300 * US]
+    graph = transformed(replay, [Remove(rows(found, "cudaDeviceSynchronize"))])
+    assert own.played_ns(play(graph)).tolist() == [25 * US] * 3 + [225 * US]
+    assert own.lasting_ns(replay, graph, play(graph)).tolist() == [80 * US] * 4
+    assert own.lasting_ns(replay, graph, play(graph), 4).tolist() == [80 * US]
+
+
 def test_a_recording_without_steps_tells_nothing_about_a_host_that_runs_ahead() -> None:
     """The host launches a kernel of 80 µs in 10 µs. The time of the recording is that of the host."""
     replay = build(trace([call("launch", 0, 10, 1), work("kernel", 10, 80, 1)]))
     own = steps(replay)
-    assert own.stream_ns(replay, replay.graph).tolist() == [80 * US]
+    assert own.device_ns(replay, replay.graph, replay.graph.start_ns).tolist() == [80 * US]
     assert own.usual_ns(replay).tolist() == own.recorded_ns.tolist() == [10 * US]
 
 

@@ -1,23 +1,14 @@
 """Rule 5, cpu-fallback: an operator runs on the host, so its inputs are copied to the host and its outputs back.
 Detected: a copy to the host, computation on the host, and a copy of equal size back to the device. Each copy has at
 least ``fallback_bytes``.
-Predicted: the step time if the operators run on the device and the copies are gone."""
+Predicted: nothing, because how fast the operator runs on the device was measured on no pair of programs. The ceiling is
+the time of the operators and copies."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.rule_input import Candidate, RuleInput, assume, listed
+from perfkit_core.advice.rule_input import Candidate, RuleInput, listed
 from perfkit_core.base.language.messages import message, plural
-from perfkit_core.replay.transforms import Move, Quantity
-
-_BYTE_NS: Final = Quantity(
-    2 / 2000,
-    4 / 1000,
-    20 / 400,
-    message("estimate: the operator reads or writes its data 2 to 20 times at 0.4 to 2 TB/s"),
-)
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -28,7 +19,6 @@ def find(facts: RuleInput) -> list[Candidate]:
     rows = trips.order.row[trips.operators]
     names, size = operators.distinct_names(facts.trace, rows), int(trips.copies.bytes.sum())
     spent, copies = facts.mean_ns(rows), trips.copies_ns(facts)
-    launch, device = transfers.launching_ns(facts, trips.order), transfers.on_device_ns(size / 2 / len(rows), _BYTE_NS)
     return [Candidate(
         plural(
             "{names} runs on the host for {spent:ns}. The copies of its data to the host and back take {time}.",
@@ -40,12 +30,12 @@ def find(facts: RuleInput) -> list[Candidate]:
             "copies_ns": round(copies), "bytes_per_step": round(facts.per_step(size)), "step_ns": facts.step_ns,
         },
         rows=rows,
-        transforms=(Move(rows, False, launch, device, trips.copies.everything),),
+        method="none",
+        ceiling_ns=round(min(spent + copies, facts.step_ns)),
         preconditions=(
             message("inputs are copied to the host before the operator runs, and outputs to the device afterwards"),
             message("the copies are large"),
         ),
-        assumptions=assume(launch_ns=launch, device_ns=device),
         risks=(message("The device may have no kernel for this operator; another operator must then replace it."),),
         direction="to device",
         fill={"operator": names[0]},

@@ -1,24 +1,18 @@
 """Rule 48, data-on-training-thread: the training thread prepares the batch, although workers load the data.
 Detected: gaps after a batch from worker processes arrives and before the first operator on it. Sampled or recorded
 frames show Python code in them.
-Predicted: the step time if the workers do this work."""
+Predicted: nothing, because whether the workers have time for this work was measured on no pair of programs. The ceiling
+is the time of the gaps."""
 
 from __future__ import annotations
-
-from typing import Final
 
 import numpy as np
 
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import idle_gaps
-from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.base.language.messages import message
 from perfkit_core.replay.batches import in_workers
-from perfkit_core.replay.transforms import Quantity, Shorten
-
-_STAYS: Final = Quantity(
-    0.0, 0.3, 1.0, message("estimate: at best idle workers do the work; at worst no core is free for it")
-)
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -44,10 +38,9 @@ def find(facts: RuleInput) -> list[Candidate]:
         ),
         evidence={**facts.part("preparing", spent), "lines": [line for line, _ in lines[:3]]},
         rows=rows,
-        transforms=(Shorten({facts.rank: gaps}, _STAYS),),
+        method="none",
         ceiling_ns=round(spent),
         preconditions=(message("worker processes make the batches"), message("no operator runs meanwhile")),
-        assumptions=assume(remaining_factor=_STAYS),
         risks=(message("If all cores are busy, the workers take them from the training."),),
         conflicts=("host-gap",),
         place=lines[0][0] if lines else None,

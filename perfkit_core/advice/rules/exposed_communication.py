@@ -17,8 +17,6 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import Message, message
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.replay.transforms import Quantity, Scale
-from perfkit_core.trace.model.schema import STEP
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.steps.activity import activities
 
@@ -39,7 +37,7 @@ def find(facts: RuleInput) -> list[Candidate]:
         return []
     facts.need_steps()
     rows = rows[facts.trace.ints("step")[rows] >= 0]
-    times = _times_ns(facts.trace)
+    times = _times_ns(facts)
     median = {name: float(times[name].median()) for name in times.columns}
     exposed = median["exposed_ns"]
     if not facts.exceeds(exposed, facts.thresholds.exposed_share):
@@ -94,18 +92,17 @@ def _slowest(facts: RuleInput, rows: IntArray) -> tuple[dict[str, float], Messag
     )  # fmt: skip
 
 
-def _times_ns(trace: Trace) -> pd.DataFrame:
-    """Return the times of communication, transfers and waits in ns, with one row per step of each rank."""
-    rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
-    steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
-    steps = steps.assign(total=0, exposed=0, compute=0)
-    for rank in steps["rank"].unique():
-        activity, here = activities(trace).of(trace, int(rank)), (steps["rank"] == rank).to_numpy()
+def _times_ns(facts: RuleInput) -> pd.DataFrame:
+    """Return the times of communication, transfers and waits in ns, with one row per step of each rank. The steps are
+    those of the device if it works late."""
+    trace = facts.trace
+    steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "total": 0, "exposed": 0, "compute": 0})
+    for rank in facts.ranks:
+        activity, here = activities(trace).of(trace, rank), facts.steps.rank == rank
+        windows = facts.windows(here, device=True)
         alone = intervals.subtract(activity.communication, activity.compute)
         for name, part in (("total", activity.communication), ("exposed", alone), ("compute", activity.compute)):
-            steps.loc[here, name] = intervals.covered_ns(
-                part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]]
-            )
+            steps.loc[here, name] = intervals.covered_ns(part, *windows)
     recorded = stragglers.awaited(trace)
     rows = np.flatnonzero(recorded.rank != NO_ROW)
     waits = pd.DataFrame({name: trace.ints(name)[rows] for name in ("rank", "step")})
