@@ -79,7 +79,7 @@ class Updates:
         from torch.optim import optimizer
 
         base = optimizer.Optimizer
-        self.optimizers = packages.instances(base)  # those of earlier cells of a notebook
+        self.optimizers = 0
         self._first: weakref.ref[Any] | None = None
         self.fixed = False
         self._after = after
@@ -100,6 +100,7 @@ class Updates:
         while classes:
             cls = classes.pop()
             if getattr(vars(cls).get("step"), "hooked", False):  # torch has labelled it, for an earlier object
+                self.optimizers = self.optimizers or packages.instances(base)  # of earlier cells of a notebook
                 self._wrap(cls)
             classes += type.__subclasses__(cls)
 

@@ -323,6 +323,28 @@ def test_a_long_sampling_does_not_slow_other_threads(monkeypatch: pytest.MonkeyP
     assert sys.getswitchinterval() == before
 
 
+class Waits:
+    """The end of a sampling, after three samples. Notes for how long the sampler waits."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.seconds.append(seconds)
+        return len(self.seconds) == 4
+
+    def is_set(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("thin", "most"), [(False, 250), (True, 60)])
+def test_the_rest_of_a_script_is_sampled_less_often(thin: bool, most: int) -> None:
+    """Each sample takes up to 0.1 ms from the training, whose steps are then timed: 200 a second would be 2%."""
+    waits = Waits()
+    FrameSampler(thin=thin)._run(threading.get_ident(), waits)  # type: ignore[arg-type]
+    assert most / 2 < 3 / sum(waits.seconds[:3]) < most
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_child_undoes_what_the_sampling_thread_was_doing() -> None:
     """It does not have the thread, but copies of its locked lock, the disabled collector and Python's interval."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 import warnings
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
+from perfkit_core.base.system import packages  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.trace.storage import background  # noqa: E402
+from perfkit_torch.framework import Updates  # noqa: E402
 from perfkit_torch.record import EVENTS, EVENTS_OF_OPERATOR, record_script, start_section  # noqa: E402
 
 
@@ -131,6 +134,19 @@ def test_the_start_of_a_script_is_not_kept_beside_a_part_of_a_step(tmp_path: Pat
     assert not trace.rows("name", "aten::eye", "Optimizer.step#SGD.step").any()
     (finding,) = (finding for finding in trace.quality if finding.code == "window-ended-early")
     assert "0 steps are complete" in str(finding.text)
+
+
+def test_objects_are_only_searched_for_if_an_optimizer_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search takes 0.1 s, and a script that has just imported torch has none."""
+
+    class Unseen(torch.optim.Optimizer):  # type: ignore[misc]
+        def __init__(self) -> None: ...
+
+    monkeypatch.setattr(importlib.import_module("torch.optim.optimizer"), "Optimizer", Unseen)
+    monkeypatch.setattr(packages, "instances", lambda base: 1 / 0)
+    updates = Updates(lambda: None)
+    assert updates.optimizers == 0
+    updates.end()
 
 
 class Twice(torch.optim.SGD):
