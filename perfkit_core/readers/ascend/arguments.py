@@ -8,14 +8,18 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import Codes, IntArray, texts, to_codes
+from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, filled, texts, to_codes, valid
 from perfkit_core.base.algorithms.groupby import distinct
+from perfkit_core.base.runtime.compiled import Out, compiled, inlined
+from perfkit_core.base.runtime.primitives import byte
 from perfkit_core.readers.chrome.event_rows import as_text
 from perfkit_core.trace.assembly.draft import RecordedEvents, integers, with_integers
 
+ByteText = npt.NDArray[np.uint8]
 _SHAPES: Final = re.compile(r'[\d,;\s"]*')
 
 
@@ -26,9 +30,66 @@ def text_of(args: pa.Array, key: str) -> pa.Array:
 
 def number(args: pa.Array, key: str) -> IntArray:
     """Return an argument that is not negative, shape (len(args),), or -1 where it is missing or too large."""
-    digits = pc.extract_regex(args, rf'"{re.escape(key)}"\s*:\s*"?(?P<value>\d{{1,18}})\b')
-    values = pc.cast(pc.struct_field(digits, [0]), pa.int64()).fill_null(-1)
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
+    return numbers(args, key)[0]
+
+
+def numbers(args: pa.Array, *keys: str) -> IntArray:
+    """Return several arguments as :func:`number` does, shape (len(keys), len(args))."""
+    values = filled(len(keys) * len(args), NO_ROW)
+    args = args.cast(pa.string())
+    _, offsets, text = args.buffers()
+    if text is None or not len(args):
+        return values.reshape(len(keys), -1)
+    ends = np.frombuffer(offsets, np.int32)[args.offset : args.offset + len(args) + 1].astype(np.int64)
+    stop = np.where(valid(args), ends[1:], ends[:-1])
+    names = np.frombuffer("".join(keys).encode(), np.uint8)
+    name_ends = np.cumsum([0, *(len(key.encode()) for key in keys)])
+    _find(text.address, ends[:-1], stop, names, name_ends, values)
+    return values.reshape(len(keys), -1)
+
+
+_QUOTE, _COLON, _SPACE, _ZERO, _NINE, _MOST_DIGITS = 0x22, 0x3A, 0x20, 0x30, 0x39, 18
+
+
+@compiled
+def _find(
+    text: int, begins: IntArray, ends: IntArray, names: ByteText, name_ends: IntArray, values: Out[IntArray]
+) -> None:
+    """Set ``values[key * rows + row]`` to the first number of each key in ``text[begins[row]:ends[row]]``."""
+    rows = len(begins)
+    for row in range(rows):
+        at, end = begins[row], ends[row]
+        while at < end:
+            at += 1
+            if byte(text, at - 1) != _QUOTE:
+                continue
+            for key in range(len(name_ends) - 1):
+                length = name_ends[key + 1] - name_ends[key]
+                if at + length >= end or byte(text, at + length) != _QUOTE or values[key * rows + row] >= 0:
+                    continue
+                same = np.int64(0)
+                while same < length and byte(text, at + same) == names[name_ends[key] + same]:
+                    same += 1
+                if same == length:
+                    values[key * rows + row] = _number(text, at + length + 1, end)
+
+
+@inlined
+def _number(text, at, end):  # type: ignore[no-untyped-def]
+    """Return the number after a colon, which may be in quotes, or -1."""
+    while at < end and byte(text, at) == _SPACE:
+        at += 1
+    if at >= end or byte(text, at) != _COLON:
+        return np.int64(-1)
+    at += 1
+    while at < end and byte(text, at) == _SPACE:
+        at += 1
+    at += at < end and byte(text, at) == _QUOTE
+    first, number = at, np.int64(0)
+    while at < end and _ZERO <= byte(text, at) <= _NINE and at - first <= _MOST_DIGITS:
+        number = number * 10 + np.int64(byte(text, at) - _ZERO)
+        at += 1
+    return number if 0 < at - first <= _MOST_DIGITS else np.int64(-1)
 
 
 def combined(first: Codes, second: Codes) -> tuple[list[tuple[str, str]], IntArray]:
