@@ -38,7 +38,8 @@ def text_of(args: pa.Array, key: str) -> pa.Array:
 
 def number(args: pa.Array, key: str) -> IntArray:
     """Return an argument that is not negative, shape (len(args),), or -1 where it is missing or too large."""
-    return numbers(args, key)[0]
+    values: IntArray = numbers(args, key)[0]
+    return values
 
 
 def numbers(args: pa.Array, *keys: str) -> IntArray:

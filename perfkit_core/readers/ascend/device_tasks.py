@@ -271,8 +271,8 @@ def with_awaited_ranks(
     wholes = recorded.tables[collective.TABLE.name]["row"].to_numpy()
     parts = np.flatnonzero(one_of(columns["kind"], schema.OTHER))
     args = picked(columns["args"], parts)
-    *pair, moved = numbers(args, OWN_RANK, OTHER_RANK, PART_BYTES)
-    pair = np.stack(pair, axis=1)
+    found = numbers(args, OWN_RANK, OTHER_RANK, PART_BYTES)
+    pair, moved = found[:2].T, found[2]
     connection, start = integers(columns, "correlation"), integers(columns, "start_ns")
     place = first_match(connection[parts], connection[wholes], np.arange(len(wholes)))
     remote = (pair >= 0).all(axis=1) & (pair[:, 0] != pair[:, 1]) & (pair[:, 1] < _NO_RANK) & (place != NO_ROW)
