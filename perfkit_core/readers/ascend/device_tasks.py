@@ -93,17 +93,19 @@ _TYPES: Final = {
 
 
 def with_tasks(
-    recorded: RecordedEvents, details: pa.Table | None, copy_kind: Callable[[str], str | None]
-) -> tuple[RecordedEvents, int, int]:
+    recorded: RecordedEvents, details: pa.Table | None, copy_kind: Callable[[str], str | None],
+    sums: IntArray | None = None,
+) -> tuple[RecordedEvents, int, int]:  # fmt: skip
     """Return the events with kinds, sizes and facts of the device's tasks, the number of tasks that were recorded
     twice, and the number of rows of the vendor's table ``details`` that match no kernel. ``copy_kind`` returns the
-    direction of a copy from the name of the call that launched it."""
+    direction of a copy from the name of the call that launched it. The rows ``sums`` are left out."""
+    left_out = np.empty(0, np.int64) if sums is None else sums
     details = DETAILS.empty_table() if details is None else details
     columns = recorded.columns
     devices = Codes(*to_codes(columns["device"].chunks, columns.num_rows))
     rows = np.flatnonzero(devices.rows(*(device for device in devices.values if device.startswith(f"{BACKEND}:"))))
     if not len(rows):
-        return recorded, 0, len(details)
+        return recorded.without(left_out), 0, len(details)
     args = picked(columns["args"], rows)
     types, described_parts = text_of(args, TASK_TYPE), valid(text_of(args, PART_TYPE))
     kinds, whole = _kinds(picked(columns["name"], rows), types)
@@ -123,7 +125,7 @@ def with_tasks(
     sizes = numbers(args, PART_BYTES, COPY_BYTES).max(axis=0)
     recorded = with_sizes(recorded, sized[sizes >= 0], sizes[sizes >= 0])
     recorded, matched = _with_details(recorded, rows[kinds == schema.KERNEL], details)
-    return recorded.without(second), len(second), len(details) - matched
+    return recorded.without(np.union1d(left_out, second)), len(second), len(details) - matched
 
 
 def _kinds(names: pa.Array, types: pa.Array) -> tuple[npt.NDArray[np.object_], BoolArray]:
