@@ -130,12 +130,15 @@ def _interpreted(
 ) -> tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]:
     """Interpret the events without a category, and separate the processes of the file. ``folder`` has the tables of an
     Ascend device, if there are any."""
-    recorded, derived = interpreted(recorded, meta, dialect.INTERPRETER)
+    recorded, sums = interpreted(recorded, meta, dialect.INTERPRETER)
+    derived = len(sums)
     findings = _left_out(recorded.columns)
     if ascend.PROCESSES & set(meta.process_names.values()):
         tables = ascend.VendorTables.of_folder(folder)
-        recorded, meta, more = ascend.completed(recorded, meta, tables, dialect.copy_kind)
+        recorded, meta, more = ascend.completed(recorded, meta, tables, dialect.copy_kind, sums)
         findings += more
+    else:
+        recorded = recorded.without(sums)
     recorded, about_ranks = with_ranks(recorded)
     findings += about_ranks
     recorded = recorded.with_account(with_left_out((), SUM, derived))

@@ -2,33 +2,126 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import Codes, IntArray, texts, to_codes
+from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, filled, texts, to_codes, valid
 from perfkit_core.base.algorithms.groupby import distinct
+from perfkit_core.base.runtime.compiled import Out, compiled, inlined
+from perfkit_core.base.runtime.primitives import byte
 from perfkit_core.readers.chrome.event_rows import as_text
 from perfkit_core.trace.assembly.draft import RecordedEvents, integers, with_integers
 
+ByteText = npt.NDArray[np.uint8]
 _SHAPES: Final = re.compile(r'[\d,;\s"]*')
 
 
 def text_of(args: pa.Array, key: str) -> pa.Array:
-    """Return the text of an argument in JSON objects, null where it is missing."""
-    return pc.struct_field(pc.extract_regex(args, rf'"{re.escape(key)}"\s*:\s*"(?P<value>[^"\\]*)"'), [0])
+    """Return the text of an argument in JSON objects, null where it is missing. Few texts should differ."""
+    hashes, places = _found(args, (key,), True)
+    code, first = distinct([hashes[0]], len(args))
+    text, _, ends = _cells(args)
+    values = []
+    for row in first.tolist():
+        place = int(places[0, row])
+        value = ctypes.string_at(text + place, int(ends[row]) - place) if hashes[0, row] >= 0 else None
+        values.append(None if value is None else value.partition(b'"')[0].decode("utf-8", "replace"))
+    return pa.array(values, pa.string()).take(pa.array(code))
 
 
 def number(args: pa.Array, key: str) -> IntArray:
     """Return an argument that is not negative, shape (len(args),), or -1 where it is missing or too large."""
-    digits = pc.extract_regex(args, rf'"{re.escape(key)}"\s*:\s*"?(?P<value>\d{{1,18}})\b')
-    values = pc.cast(pc.struct_field(digits, [0]), pa.int64()).fill_null(-1)
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
+    values: IntArray = numbers(args, key)[0]
+    return values
+
+
+def numbers(args: pa.Array, *keys: str) -> IntArray:
+    """Return several arguments as :func:`number` does, shape (len(keys), len(args))."""
+    return _found(args, keys, False)[0]
+
+
+def _found(args: pa.Array, keys: Sequence[str], as_text: bool) -> tuple[IntArray, IntArray]:
+    """Return the numbers of arguments, or the hashes and the places of their texts, shape (len(keys), len(args)). What
+    is missing is -1."""
+    values, places = (filled(len(keys) * len(args), NO_ROW) for _ in range(2))
+    names = np.frombuffer("".join(keys).encode(), np.uint8)
+    _find(*_cells(args), names, np.cumsum([0, *map(len, keys)]), as_text, values, places)
+    return values.reshape(len(keys), -1), places.reshape(len(keys), -1)
+
+
+def _cells(args: pa.Array) -> tuple[int, IntArray, IntArray]:
+    """Return the address of the text, and the begins and ends of the cells. Nulls are empty."""
+    _, offsets, text = args.buffers()
+    ends = np.frombuffer(offsets or bytes(4), np.int32)[args.offset : args.offset + len(args) + 1].astype(np.int64)
+    return text.address if text is not None else 0, ends[:-1], np.where(valid(args), ends[1:], ends[:-1])
+
+
+_QUOTE, _BACKSLASH, _COLON, _SPACE, _ZERO, _NINE, _MOST_DIGITS = 0x22, 0x5C, 0x3A, 0x20, 0x30, 0x39, 18
+
+
+@compiled
+def _find(
+    text: int, begins: IntArray, ends: IntArray, names: ByteText, name_ends: IntArray, as_text: int,
+    values: Out[IntArray], places: Out[IntArray],
+) -> None:  # fmt: skip
+    """Set the items ``key * rows + row`` for the first value of each key in ``text[begins[row]:ends[row]]``."""
+    rows = len(begins)
+    for row in range(rows):
+        at, end = begins[row], ends[row]
+        while at < end:
+            at += 1
+            if byte(text, at - 1) != _QUOTE:
+                continue
+            for key in range(len(name_ends) - 1):
+                length, cell = name_ends[key + 1] - name_ends[key], key * rows + row
+                if at + length >= end or byte(text, at + length) != _QUOTE or values[cell] >= 0:
+                    continue
+                same = np.int64(0)
+                while same < length and byte(text, at + same) == names[name_ends[key] + same]:
+                    same += 1
+                begin = _value(text, at + length + 1, end) if same == length else end
+                if begin < end:
+                    places[cell] = begin + 1
+                    values[cell] = _hash(text, begin, end) if as_text else _number(text, begin, end)
+
+
+@inlined
+def _value(text, at, end):  # type: ignore[no-untyped-def]
+    """Return the begin of the value after a colon, or ``end``."""
+    colons = 0
+    while at < end and (byte(text, at) == _SPACE or (byte(text, at) == _COLON and colons == 0)):
+        colons += byte(text, at) == _COLON
+        at += 1
+    return at if colons == 1 else end
+
+
+@inlined
+def _number(text, at, end):  # type: ignore[no-untyped-def]
+    at += byte(text, at) == _QUOTE
+    first, number = at, np.int64(0)
+    while at < end and _ZERO <= byte(text, at) <= _NINE and at - first <= _MOST_DIGITS:
+        number = number * 10 + np.int64(byte(text, at) - _ZERO)
+        at += 1
+    return number if 0 < at - first <= _MOST_DIGITS else np.int64(-1)
+
+
+@inlined
+def _hash(text, at, end):  # type: ignore[no-untyped-def]
+    if byte(text, at) != _QUOTE:
+        return np.int64(-1)
+    at += 1
+    state = np.uint64(0xCBF29CE484222325)
+    while at < end and byte(text, at) != _QUOTE and byte(text, at) != _BACKSLASH:
+        state = (state ^ np.uint64(byte(text, at))) * np.uint64(0x100000001B3)
+        at += 1
+    return np.int64(state >> np.uint64(1)) if at < end and byte(text, at) == _QUOTE else np.int64(-1)
 
 
 def combined(first: Codes, second: Codes) -> tuple[list[tuple[str, str]], IntArray]:

@@ -78,6 +78,7 @@ class AscendDatabase:
     def __init__(self, database: Database, labels: Labels) -> None:
         self._database, self._labels = database, labels
         self._lost = Counter[str]()
+        self._cells: dict[str, dict[str, IntArray]] = {}
         for name in filter(_IS_SMALL.match, database.columns):
             database.check(name)
         cells = "CAST({id} AS INTEGER), CAST({value} AS TEXT), INSTR(CAST({value} AS BLOB), x'EFBFBD')"
@@ -323,7 +324,10 @@ class AscendDatabase:
 
     def _columns(self, table: str, keys: Mapping[str, str]) -> dict[str, IntArray]:
         """Return integer columns of a table by their keys, shape (rows,), with -1 for null."""
-        return self._database.integers(table, keys)
+        known = self._cells.setdefault(table, {})
+        if new := set(keys.values()) - known.keys():
+            known |= self._database.integers(table, {name: name for name in new})
+        return {key: known[name] for key, name in keys.items()}
 
     def _text(self, ids: IntArray, missing: str | None = None) -> pa.DictionaryArray:
         """Return the texts of ids, null for unknown ids and for the text ``missing``."""
@@ -357,16 +361,20 @@ class AscendDatabase:
         frames = self._text(cells["frame"][order])
         codes = frames.indices.fill_null(NO_ROW).to_numpy()
         texts = [*frames.dictionary.to_pylist(), ""]
-        numbers, first = np.unique(cells["id"][order], return_index=True)
-        ends = np.append(first, len(codes))[1:]
-        of_chain = [codes[begin:end].tobytes() for begin, end in zip(first.tolist(), ends.tolist(), strict=True)]
-        number = {chain: at for at, chain in enumerate(dict.fromkeys(of_chain))}  # many chains are alike
+        ids = cells["id"][order]
+        first = np.flatnonzero(np.diff(ids, prepend=-2))
+        length = np.diff(first, append=len(ids))
+        # Many chains are alike. Each has a number: that of the chain without its last frame, with this frame.
+        of_chain, longest = np.zeros(len(first), np.int64), int(length.max(initial=0))
+        for depth in range(longest):
+            frame = np.where(depth < length, codes[np.minimum(first + depth, len(codes) - 1)], -2)
+            of_chain, _ = distinct([of_chain, frame], len(first))
+        _, alike = distinct([of_chain], len(first))
         stacks = [
-            ";".join(filter(None, (texts[code] for code in np.frombuffer(chain, codes.dtype).tolist())))
-            for chain in number
+            ";".join(filter(None, (texts[code] for code in codes[begin:end].tolist())))
+            for begin, end in zip(first[alike].tolist(), (first + length)[alike].tolist(), strict=True)
         ]
-        at = first_match(chains, numbers, np.array([number[chain] for chain in of_chain], np.int64))
-        return encoded(stacks, at)
+        return encoded(stacks, first_match(chains, ids[first], of_chain))
 
     def _table(self, cells: Mapping[str, Any], columns: dict[str, Any]) -> pa.Table:
         count = len(cells["start_ns"])

@@ -30,7 +30,7 @@ from perfkit_core.base.algorithms.arrays import (
     valid,
 )
 from perfkit_core.base.algorithms.groupby import distinct
-from perfkit_core.readers.ascend.arguments import combined, number, text_of
+from perfkit_core.readers.ascend.arguments import combined, number, numbers, text_of
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells
 from perfkit_core.trace.assembly.labels import with_sizes
 from perfkit_core.trace.model import collective, device_task, schema
@@ -93,17 +93,19 @@ _TYPES: Final = {
 
 
 def with_tasks(
-    recorded: RecordedEvents, details: pa.Table | None, copy_kind: Callable[[str], str | None]
-) -> tuple[RecordedEvents, int, int]:
+    recorded: RecordedEvents, details: pa.Table | None, copy_kind: Callable[[str], str | None],
+    sums: IntArray | None = None,
+) -> tuple[RecordedEvents, int, int]:  # fmt: skip
     """Return the events with kinds, sizes and facts of the device's tasks, the number of tasks that were recorded
     twice, and the number of rows of the vendor's table ``details`` that match no kernel. ``copy_kind`` returns the
-    direction of a copy from the name of the call that launched it."""
+    direction of a copy from the name of the call that launched it. The rows ``sums`` are left out."""
+    left_out = np.empty(0, np.int64) if sums is None else sums
     details = DETAILS.empty_table() if details is None else details
     columns = recorded.columns
     devices = Codes(*to_codes(columns["device"].chunks, columns.num_rows))
     rows = np.flatnonzero(devices.rows(*(device for device in devices.values if device.startswith(f"{BACKEND}:"))))
     if not len(rows):
-        return recorded, 0, len(details)
+        return recorded.without(left_out), 0, len(details)
     args = picked(columns["args"], rows)
     types, described_parts = text_of(args, TASK_TYPE), valid(text_of(args, PART_TYPE))
     kinds, whole = _kinds(picked(columns["name"], rows), types)
@@ -120,10 +122,10 @@ def with_tasks(
     recorded = _with_collectives(replace(recorded, columns=columns), rows[whole])
     sized = rows[parts | (kinds == schema.MEMCPY)]
     args = picked(recorded.columns["args"], sized)
-    sizes = np.maximum(number(args, PART_BYTES), number(args, COPY_BYTES))
+    sizes = numbers(args, PART_BYTES, COPY_BYTES).max(axis=0)
     recorded = with_sizes(recorded, sized[sizes >= 0], sizes[sizes >= 0])
     recorded, matched = _with_details(recorded, rows[kinds == schema.KERNEL], details)
-    return recorded.without(second), len(second), len(details) - matched
+    return recorded.without(np.union1d(left_out, second)), len(second), len(details) - matched
 
 
 def _kinds(names: pa.Array, types: pa.Array) -> tuple[npt.NDArray[np.object_], BoolArray]:
@@ -148,10 +150,14 @@ def _with_directions(columns: pa.Table, rows: IntArray, copy_kind: Callable[[str
     external = integers(columns, EXTERNAL)
     calls = np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS) & (external != NO_ROW))
     call = first_match(external[rows], external[calls], calls)
-    texts = (picked(columns["args"], rows), columns["name"].take(pa.array(call, mask=call == NO_ROW)))
-    found = [next(filter(None, map(copy_kind, filter(None, pair))), None)
-             for pair in zip(*(column.to_pylist() for column in texts), strict=True)]  # fmt: skip
-    return with_cells(columns, "copy_kind", rows, pa.array(found, pa.string()).dictionary_encode())
+    without_digits = pc.replace_substring_regex(picked(columns["args"], rows), r"\d+", "")  # few texts remain
+    names = picked(columns["name"], np.maximum(call, 0)).cast(pa.string())
+    names = pc.if_else(pa.array(call == NO_ROW), None, names)
+    texts = (Codes(*to_codes([column.dictionary_encode()], len(rows))) for column in (without_digits, names))
+    pairs, of_row = combined(*texts)
+    found = [next(filter(None, map(copy_kind, filter(None, pair))), None) for pair in pairs]
+    cells = pa.array(found, pa.string()).take(pa.array(of_row)).dictionary_encode()
+    return with_cells(columns, "copy_kind", rows, cells)
 
 
 def _with_streams(columns: pa.Table, whole: IntArray, parts: IntArray) -> pa.Table:
@@ -171,7 +177,7 @@ def _with_parts(columns: pa.Table, rows: IntArray, args: pa.Array, on_plane: Boo
     start = integers(columns, "start_ns")
     of_part, of_task = args.filter(pa.array(on_plane)), args.filter(pa.array(~on_plane))
     of_streams = number(of_part, _STREAM), integers(columns, "stream")[task]
-    of_tasks = ((number(of_part, mine), number(of_task, other)) for mine, other in zip(_PART, _TASK, strict=True))
+    of_tasks = zip(numbers(of_part, *_PART), numbers(of_task, *_TASK), strict=True)
     codes, _ = distinct(map(np.concatenate, (of_streams, *of_tasks)), len(rows))
     place_of_part, place_of_task = (
         _places(codes[part_of_codes], start[of_codes])
@@ -230,7 +236,7 @@ def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvent
         return recorded
     names = picked(recorded.columns["name"], rows).to_pylist()
     args = picked(recorded.columns["args"], rows)
-    counts, ranks = (number(args, key).tolist() for key in ("count", RANK_SIZE))
+    counts, ranks = numbers(args, "count", RANK_SIZE).tolist()
     facts, sizes = [], np.full(len(rows), -1, np.int64)
     for at, (name, count, members, of_type) in enumerate(
         zip(names, counts, ranks, text_of(args, "data_type").to_pylist(), strict=True)
@@ -267,16 +273,19 @@ def with_awaited_ranks(
     wholes = recorded.tables[collective.TABLE.name]["row"].to_numpy()
     parts = np.flatnonzero(one_of(columns["kind"], schema.OTHER))
     args = picked(columns["args"], parts)
-    pair = np.stack([number(args, key) for key in (OWN_RANK, OTHER_RANK)], axis=1)
+    found = numbers(args, OWN_RANK, OTHER_RANK, PART_BYTES)
+    pair, moved = found[:2].T, found[2]
     connection, start = integers(columns, "correlation"), integers(columns, "start_ns")
     place = first_match(connection[parts], connection[wholes], np.arange(len(wholes)))
     remote = (pair >= 0).all(axis=1) & (pair[:, 0] != pair[:, 1]) & (pair[:, 1] < _NO_RANK) & (place != NO_ROW)
-    parts, pair, place, args = parts[remote], pair[remote], place[remote], args.filter(pa.array(remote))
-    named = {(own, other): _in_run(own, other, rank, groups) for own, other in np.unique(pair, axis=0).tolist()}
-    awaited = np.array([named[own, other] for own, other in pair.tolist()], np.int64)
+    parts, pair, place, moved = parts[remote], pair[remote], place[remote], moved[remote]
+    args = args.filter(pa.array(remote))
+    of_pair, first = distinct(pair.T, len(pair))
+    named = np.array([_in_run(own, other, rank, groups) for own, other in pair[first].tolist()], np.int64)
+    awaited = named[of_pair]
     never = np.iinfo(np.int64).max
     transfer = np.full(len(wholes), never)
-    moves = number(args, PART_BYTES) > 0
+    moves = moved > 0
     np.minimum.at(transfer, place[moves], start[parts[moves]])
     waits = np.asarray(pc.match_substring_regex(text_of(args, PART_TYPE), _WAIT).fill_null(False), np.bool_)
     early = np.flatnonzero(waits & (start[parts] < transfer[place]) & (transfer[place] < never))
@@ -288,9 +297,9 @@ def with_awaited_ranks(
     valid_ = (awaited[last] >= 0) & (after >= 0) & (until > after)
     cells = {"row": whole, "awaited": awaited[last], "after_ns": after, "wait_ns": until - after}
     table = collective.AWAITED.table({name: values[valid_] for name, values in cells.items()})
-    numbers = {number_ for number_ in (rank, *named.values()) if number_ is not None and number_ >= 0}
-    complete = len(numbers) >= _FEWEST_RANKS and max(numbers) + 1 == len(numbers)
-    return recorded.with_facts(collective.AWAITED, table), len(numbers) if complete else None
+    known = {number_ for number_ in (rank, *named.tolist()) if number_ is not None and number_ >= 0}
+    complete = len(known) >= _FEWEST_RANKS and max(known) + 1 == len(known)
+    return recorded.with_facts(collective.AWAITED, table), len(known) if complete else None
 
 
 def _in_run(own: int, other: int, rank: int | None, groups: Collection[Sequence[int]]) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked, to_codes, valid
+from perfkit_core.base.algorithms.groupby import distinct
 from perfkit_core.readers.ascend.arguments import number, text_of
 from perfkit_core.readers.chrome.unlabelled import LinkEnds, linked_work
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
@@ -200,9 +201,10 @@ def enclosing(
         integers(recorded.columns, name)[outer] for name in ("pid", "tid", "start_ns", "dur_ns")
     )
     found = np.full(len(times), NO_ROW)
-    for lane in np.unique(np.stack([process, thread], axis=1), axis=0).tolist():
-        here = np.flatnonzero((process == lane[0]) & (thread == lane[1]))
-        mine = np.flatnonzero((pid == lane[0]) & (tid == lane[1]))
+    lanes, first = distinct([process, thread], len(times))
+    for lane, at in enumerate(first.tolist()):
+        here = np.flatnonzero(lanes == lane)
+        mine = np.flatnonzero((pid == process[at]) & (tid == thread[at]))
         found[here] = around(outer[mine], start[mine], start[mine] + duration[mine], times[here])
     return found
 

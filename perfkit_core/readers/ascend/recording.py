@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import structs
 
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.base.system.paths import is_remote
 from perfkit_core.errors import SourceError
@@ -120,12 +121,13 @@ class VendorTables:
 
 
 def completed(
-    recorded: RecordedEvents, meta: TraceMeta, tables: VendorTables, copy_kind: Callable[[str], str | None]
-) -> tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]:
+    recorded: RecordedEvents, meta: TraceMeta, tables: VendorTables, copy_kind: Callable[[str], str | None],
+    sums: IntArray | None = None,
+) -> tuple[RecordedEvents, TraceMeta, tuple[Finding, ...]]:  # fmt: skip
     """Return the events of a recording with calls, tasks and memory events, the metadata with the number of ranks that
-    collectives name if the program does not state it, and findings."""
+    collectives name if the program does not state it, and findings. The rows ``sums`` are left out."""
     recorded = with_queued_work(arguments.understood(host_calls.with_calls(recorded, meta.process_names)))
-    recorded, second, unmatched = with_tasks(recorded, tables.kernels, copy_kind)
+    recorded, second, unmatched = with_tasks(recorded, tables.kernels, copy_kind, sums)
     groups_ = [ranks for _, ranks in groups(tables.stated).values()]
     recorded, named = with_awaited_ranks(recorded, next(iter(meta.ranks), None), groups_)
     meta = structs.replace(meta, world_size=meta.world_size or named)

@@ -123,6 +123,18 @@ _TIMED: Final = frozenset("XiIRC")
 """Values of ``ph`` for spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
 _PLAIN_ID: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+def _link_id(text: str) -> int:
+    """Return a plain id as a number, or else the hash of its text as a negative number, as the scanner does."""
+    if _PLAIN_ID.fullmatch(text) and int(text) < 2**63:
+        return int(text)
+    from perfkit_core.readers.scanner import tokens
+
+    buffer = np.frombuffer(text.encode("utf-8", "replace") + bytes(tokens.PAD), np.uint8)
+    return -1 - (int(tokens.hashed(buffer.ctypes.data, 0, len(buffer) - tokens.PAD)) >> 1)
+
+
 _INSTANTS: Final = frozenset({schema.MEMORY, schema.COUNTER, schema.OTHER})
 """Kinds of events that may have no duration, so that the time 0 may be right."""
 
@@ -199,15 +211,12 @@ class EventCollector:
     def link_ends(self, base_ns: int = 0) -> LinkEnds:
         """Return the ends of links that have a time and a thread. ``base_ns`` is added to their times."""
         at, (time_ns, _) = timed_events(self._link_ends, partial=True)
-        texts = Vocabulary()
         cells = []
         for event, time in zip([self._link_ends[i] for i in at], time_ns.tolist(), strict=True):
-            pid, tid, text = self.ids.number(event.pid), self.ids.number(event.tid), str(event.id)
+            pid, tid = self.ids.number(event.pid), self.ids.number(event.tid)
             if pid is not None and tid is not None:
-                number = int(text) if _PLAIN_ID.fullmatch(text) else 2**63
-                link = number if number < 2**63 else -1 - texts.number(text)
                 category = self._dialect.link_categories.index(event.cat) + 1
-                cells.append((category, link, event.ph == "s", pid, tid, time))
+                cells.append((category, _link_id(str(event.id)), event.ph == "s", pid, tid, time))
         ends = np.concatenate([np.array(cells, np.int64).reshape(-1, len(LinkEnds._fields)), *self._scanned_ends])
         return LinkEnds(*ends.T)._replace(time_ns=ends[:, -1] + base_ns)
 

@@ -95,14 +95,14 @@ class _LaneOrigin:
     stream: int | None = None
 
 
-def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpreter) -> tuple[RecordedEvents, int]:
-    """Return the events with kinds for those of kind ``unknown``, and the number of events that were left out because
-    they are sums. The process decides also for events without a category whose name is that of an operator."""
+def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpreter) -> tuple[RecordedEvents, IntArray]:
+    """Return the events with kinds for those of kind ``unknown``, and the rows of the events that must be left out
+    because they are sums. The process decides also for events without a category whose name is that of an operator."""
     columns = recorded.columns
     unknown = one_of(columns["kind"], schema.UNKNOWN)
     rows = np.flatnonzero(unknown | _uncategorised(columns))
     if not len(rows):
-        return recorded, 0
+        return recorded, rows
     lanes, lane_of = _lanes(columns, rows)
     linked = (integers(columns, EXTERNAL)[rows] != NO_ROW) & unknown[rows]
     origins, derived = _origins(columns, rows, lanes, lane_of, linked, meta, interpreter)
@@ -129,8 +129,7 @@ def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpre
     at = pa.array(pair_of[placed])
     for name, values in cells.items():
         columns = with_cells(columns, name, rows[placed], pa.array(values, columns[name].type).take(at))
-    sums = rows[np.array(derived)[lane_of]]
-    return replace(recorded, columns=columns).without(sums), len(sums)
+    return replace(recorded, columns=columns), rows[np.array(derived)[lane_of]]
 
 
 def _lanes(columns: pa.Table, rows: IntArray) -> tuple[list[Lane], IntArray]:

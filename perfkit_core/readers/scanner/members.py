@@ -348,6 +348,11 @@ def _id(buffer, start, event, columns):  # type: ignore[no-untyped-def]
     if plain and (byte(buffer, at) == _QUOTE if quoted else ends_value(byte(buffer, at))):
         event.linked, event.link = 1, np.int64(number)
         return at + quoted
+    if quoted:
+        close, key, odd = string(buffer, first)
+        if close >= 0 and not odd:
+            event.linked, event.link = 1, -1 - np.int64(key >> np.uint64(1))
+            return close + 1
     end, _, odd = value(buffer, start, columns.rest, event.text)
     event.odd = event.odd or odd
     return end

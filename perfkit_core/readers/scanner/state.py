@@ -196,7 +196,7 @@ EVENT: Final = np.dtype([(name, np.int64) for name in (
     "kind",  # SPAN, FLOW, OTHER, INSTANT, METADATA, COUNTER or NO_PHASE
     "begins",  # whether a link begins with the event
     "named", "name_start", "name_end", "name_hash",  # whether there is a name, and where it is in the buffer
-    "linked", "link",  # whether the id is an integer that is not negative, and the id
+    "linked", "link",  # whether the id is an integer that is not negative, or a text, and the id (of a text, a hash)
     "text",  # end of the event's arguments in ``rest``
     "odd",  # whether the event is left to the slower reference reader
     "bare",  # whether the name does not end with a duration
