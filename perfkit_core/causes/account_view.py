@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments, work_of
@@ -91,6 +92,8 @@ def parts_in_steps(trace: Trace, request: ViewRequest, labels: Labels) -> dict[s
     :data:`INCOMPLETE`, which is 1 in steps in which device work was not recorded, and in cold steps. Shape
     (parts,)."""
     parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
+    if len(parts) == 1:
+        return parts[0]
     names = (*CELLS, INCOMPLETE)
     return {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in names}
 
@@ -100,8 +103,9 @@ def _devices(trace: Trace) -> list[tuple[int, int]]:
     work, rank = trace.rows("kind", *schema.DEVICE_WORK), trace.ints("rank")
     if not work.any():
         return [(number, _NO_DEVICE) for number in np.unique(rank[trace.operators & trace.host]).tolist()]
-    devices = np.unique(np.stack([rank[work], trace.codes("device").codes[work]], axis=1), axis=0)
-    return [(number, device) for number, device in devices.tolist()]
+    rank, device = rank[work], trace.codes("device").codes[work]
+    _, first = groupby.distinct([rank, device], len(rank))
+    return sorted(zip(rank[first].tolist(), device[first].tolist(), strict=True))
 
 
 def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, device: int) -> dict[str, IntArray]:

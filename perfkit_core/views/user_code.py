@@ -56,6 +56,7 @@ IN: Final = "in "
 """Prefix of a line of a library."""
 
 
+@functools.cache
 def owner_of(file: str, framework: str | None) -> Owner:
     """Return whether a file is code of the user, a library, or the runtime (see :data:`Owner`). ``framework`` is the
     package name of the recorded framework, for example ``torch``."""
