@@ -19,7 +19,7 @@ from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.code import running_before
 from perfkit_core.views.grouping import called, is_frame
-from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, inside_packages, owner_of, place_of
+from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, inside_packages, launches, owner_of, place_of
 
 COVERS: Final = 0.8
 """Minimum share of the time of a cause that lies in its place."""
@@ -133,12 +133,12 @@ def _candidates(trace: Trace) -> tuple[IntArray, list[str], IntArray]:
 
 
 def _frame(name: str, line: bool) -> str | None:
-    """Return the place of a frame, the name of a module, or None for a function without a file. The line of a function
-    is its first one, which says nothing about a module."""
+    """Return the place of a frame, the name of a module, or None for a function without a file, and for what only runs
+    the program. The line of a function is its first one, which says nothing about a module."""
     match = LINE.match(name)
     if match is None:
         return called(name) if name.startswith("nn.Module") else None
-    return place_of(match, line and match["function"].strip() != "<module>")
+    return None if launches(match["file"]) else place_of(match, line and match["function"].strip() != "<module>")
 
 
 @compiled

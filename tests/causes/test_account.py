@@ -24,6 +24,7 @@ from perfkit_core.trace.model import collective
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.schema import DEVICE_WORK, STEP
 from perfkit_core.trace.model.trace import Trace, concat_traces
+from perfkit_core.views.user_code import innermost
 from tests.support.events import device, host, trace
 from tests.support.side_facts import with_samples
 from tests.support.tables import view_rows, view_table
@@ -238,6 +239,30 @@ def test_the_place_is_the_deepest_frame_around_most_of_the_time() -> None:
     assert rows["host"] == "train.py (train)"  # reading has less than 80% of it; it began before the recording
     assert rows["<built-in method decode>"] == "data.py:7 (read)"
     assert rows["mm"] == rows["compute"] == "model.py:9 (forward)"
+
+
+@pytest.mark.parametrize("launcher", [
+    "<frozen runpy>(88): _run_code", "runpy.py(197): _run_module_as_main", "/opt/env/bin/torchrun(8): <module>",
+    "/opt/env/bin/perfkit(8): <module>", "/opt/lib/python3.11/site-packages/perfkit_core/cli/main.py(9): main",
+    "torch/distributed/run.py(9): main", "/opt/env/bin/pytest(8): <module>",
+    "site-packages/_pytest/python.py(159): pytest_pyfunc_call", "site-packages/pluggy/_callers.py(11): _multicall",
+    "site-packages/accelerate/commands/launch.py(1): launch", "multiprocessing/spawn.py(9): spawn_main",
+])  # fmt: skip
+def test_what_runs_the_program_is_no_place(launcher: str) -> None:
+    found = trace(
+        [
+            host("step", "step", 0, 1000, step=0),
+            host(launcher, "python", 10, 980),
+            host("<built-in method decode>", "python", 30, 450),
+            host("train.py(9): main", "python", 500, 480),
+            host("mm", "operator", 510, 300),
+        ]
+    )
+    places = dict(view_rows("causes", found, "cause place"))
+    assert places["<built-in method decode>"] is None
+    assert places["mm"] == "train.py:9 (main)"
+    assert innermost(f"mm.py(1): f;{launcher}", "torch") == "mm.py:1 (f)"
+    assert innermost(launcher, "torch") is None
 
 
 @pytest.mark.parametrize(
