@@ -241,6 +241,37 @@ def test_the_place_is_the_deepest_frame_around_most_of_the_time() -> None:
     assert rows["mm"] == rows["compute"] == "model.py:9 (forward)"
 
 
+def backward(*frames: dict[str, Any]) -> Trace:
+    """Return a step whose backward pass runs on another thread from 300 to 700 µs. Its kernel runs from 750 on."""
+    us = 1000
+    return trace(
+        [
+            host("step", "step", 0, 1000 * us, step=0), *frames,
+            host("mm_backward", "operator", 300 * us, 400 * us, tid=2, phase="backward"),
+            host("launch", "runtime", 310 * us, 10 * us, tid=2, correlation=1),
+            device("gemm", "kernel", 750 * us, 240 * us, correlation=1),
+        ]
+    )  # fmt: skip
+
+
+def test_the_place_of_a_backward_pass_is_the_call_that_waits_for_it() -> None:
+    us = 1000
+    found = backward(
+        host("train.py(1): main", "python", 0, 990 * us), host("profile.py(5): start", "python", 2 * us, us),
+        host("train.py(9): backward", "python", 250 * us, 460 * us),
+        host("train.py(20): log", "python", 720 * us, 250 * us),  # while the kernel runs
+    )  # fmt: skip
+    assert dict(view_rows("causes", found, "cause place"))["mm_backward"] == "train.py:9 (backward)"
+
+
+def test_samples_of_a_kernel_are_those_of_its_operator() -> None:
+    stacks = ("train.py(9): backward;train.py(1): main", "train.py(20): log;train.py(1): main")
+    times = tuple(range(300, 990, 10))
+    samples = FrameSamples(stacks, times, tuple(int(at >= 720) for at in times), 0)
+    places = dict(view_rows("causes", with_samples(backward(), samples), "cause place"))
+    assert places["mm_backward"] == "train.py:9 (backward), 40 of 40 samples"
+
+
 @pytest.mark.parametrize("launcher", [
     "<frozen runpy>(88): _run_code", "runpy.py(197): _run_module_as_main", "/opt/env/bin/torchrun(8): <module>",
     "/opt/env/bin/perfkit(8): <module>", "/opt/lib/python3.11/site-packages/perfkit_core/cli/main.py(9): main",
