@@ -23,7 +23,7 @@ from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments, work_of
 from perfkit_core.causes.drained import drained_by, earlier_waits, earlier_work
 from perfkit_core.causes.host_work import HOST_WORK, RANGES, UNRECORDED
-from perfkit_core.causes.labels import EARLIER, LAYOUT, OTHER_STEPS, Labels
+from perfkit_core.causes.labels import EARLIER, LAYOUT, OTHER_STEPS, RECOMPUTED, Labels
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -191,7 +191,7 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     depth = rows["depth"].to_numpy(np.int64)
     word = rows["cause"].where(depth == 0).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & ~word.isin(INNER)
-    single &= ~rows["cause"].shift().isin(NOT_OF_STEPS)
+    single &= ~rows["cause"].shift().isin((*NOT_OF_STEPS, RECOMPUTED))
     rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
     if rows["launched_ns"].equals(rows["total_ns"]):
         rows = rows.drop(columns="launched_ns")
@@ -223,6 +223,7 @@ PHRASES: Final = (
     (EARLIER, EARLIER),
     (OTHER_STEPS, OTHER_STEPS),
     (LAYOUT, LAYOUT),
+    (RECOMPUTED, RECOMPUTED),
     *((work, work) for work in HOST_WORK if work not in (UNRECORDED, RANGES)),
 )
 """How texts show the words of the account and the kinds of host work."""

@@ -219,6 +219,24 @@ def test_conversions_of_layout_without_operators_are_one_cause() -> None:
     ]  # fmt: skip
 
 
+def test_a_forward_pass_that_is_computed_again() -> None:
+    """The second ``conv`` runs in the backward pass, and makes a backward graph of its own, as ``conv_grad`` does not.
+    The second ``relu`` makes none either: it is of the backward pass itself."""
+    events = [host("step", "step", 0, 1000, step=0)]
+    for at, (name, phase, sequence) in enumerate([
+        ("conv", "forward", 1), ("relu", "forward", 2), ("conv", "backward", 3), ("relu", "backward", None),
+        ("conv_grad", "backward", None),
+    ]):  # fmt: skip
+        events += [host(name, "operator", 100 * at, 50, phase=phase, sequence=sequence)]
+        events += [host("inner", "operator", 100 * at + 10, 30)]
+        events += [host("launch", "runtime", 100 * at + 20, 10, correlation=at)]
+        events += [device(f"k{at}", "kernel", 100 * at + 40, 20, correlation=at)]
+    rows = view_rows("causes", trace(events), "depth cause total_ns")
+    at = rows.index((1, "forward pass computed again", 20))
+    assert rows[at + 1] == (2, "inner", 20)
+    assert (1, "inner", 80) in rows
+
+
 FRAMES = trace(
     [
         host("step", "step", 0, 1000, step=0),
