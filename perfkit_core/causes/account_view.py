@@ -17,12 +17,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import mark, message
 from perfkit_core.causes.account import device_segments, host_segments, work_of
 from perfkit_core.causes.drained import drained_by, earlier_waits, earlier_work
 from perfkit_core.causes.host_work import HOST_WORK, RANGES, UNRECORDED
-from perfkit_core.causes.labels import EARLIER, LAYOUT, OTHER_STEPS, Labels
+from perfkit_core.causes.labels import EARLIER, LAYOUT, OTHER_STEPS, RECOMPUTED, Labels
 from perfkit_core.causes.segments import (
     COMMUNICATION,
     COMPUTE,
@@ -91,6 +92,8 @@ def parts_in_steps(trace: Trace, request: ViewRequest, labels: Labels) -> dict[s
     :data:`INCOMPLETE`, which is 1 in steps in which device work was not recorded, and in cold steps. Shape
     (parts,)."""
     parts = [_of_device(trace, request, labels, *pair) for pair in _devices(trace)]
+    if len(parts) == 1:
+        return parts[0]
     names = (*CELLS, INCOMPLETE)
     return {name: np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in names}
 
@@ -100,8 +103,9 @@ def _devices(trace: Trace) -> list[tuple[int, int]]:
     work, rank = trace.rows("kind", *schema.DEVICE_WORK), trace.ints("rank")
     if not work.any():
         return [(number, _NO_DEVICE) for number in np.unique(rank[trace.operators & trace.host]).tolist()]
-    devices = np.unique(np.stack([rank[work], trace.codes("device").codes[work]], axis=1), axis=0)
-    return [(number, device) for number, device in devices.tolist()]
+    rank, device = rank[work], trace.codes("device").codes[work]
+    _, first = groupby.distinct([rank, device], len(rank))
+    return sorted(zip(rank[first].tolist(), device[first].tolist(), strict=True))
 
 
 def _of_device(trace: Trace, request: ViewRequest, labels: Labels, rank: int, device: int) -> dict[str, IntArray]:
@@ -187,7 +191,7 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     depth = rows["depth"].to_numpy(np.int64)
     word = rows["cause"].where(depth == 0).ffill()
     single = (depth == 2) & np.append(depth[1:] != 2, True) & (np.append(0, depth[:-1]) == 1) & ~word.isin(INNER)
-    single &= ~rows["cause"].shift().isin(NOT_OF_STEPS)
+    single &= ~rows["cause"].shift().isin((*NOT_OF_STEPS, RECOMPUTED))
     rows = rows[~single.to_numpy(np.bool_)].reset_index(drop=True)
     if rows["launched_ns"].equals(rows["total_ns"]):
         rows = rows.drop(columns="launched_ns")
@@ -219,6 +223,7 @@ PHRASES: Final = (
     (EARLIER, EARLIER),
     (OTHER_STEPS, OTHER_STEPS),
     (LAYOUT, LAYOUT),
+    (RECOMPUTED, RECOMPUTED),
     *((work, work) for work in HOST_WORK if work not in (UNRECORDED, RANGES)),
 )
 """How texts show the words of the account and the kinds of host work."""

@@ -85,7 +85,9 @@ def earlier_work(trace: Trace, segments: Segments, work: IntArray, steps: IntArr
     known = np.isin(stream, streams)
     before = work[~launched & known & (np.arange(len(work)) < begins)]
     outside = work[launched & ~np.isin(trace.ints("step")[work], steps)]
-    return busy & np.isin(segments.event, before), busy & np.isin(segments.event, outside)
+    masks = np.zeros((2, len(trace)), np.bool_)
+    masks[0, before] = masks[1, outside] = True
+    return busy & masks[0, segments.event], busy & masks[1, segments.event]
 
 
 def _waits(trace: Trace, work: IntArray, rank: int) -> IntArray:

@@ -22,11 +22,13 @@ from perfkit_core.views.communication.instances import communication, descriptio
 from perfkit_core.views.communication.stragglers import awaited
 from perfkit_core.views.grouping import called
 from perfkit_core.views.operators.calls import operator_names, operator_rows, outermost
+from perfkit_core.views.operators.operator_work import recomputed
 from perfkit_core.views.tables import texts
 
 WAIT_FOR: Final = "waiting for rank {rank}"
 EARLIER: Final = mark("work from before the recording")
 OTHER_STEPS: Final = mark("work that was launched before these steps")
+RECOMPUTED: Final = mark("forward pass computed again")
 LAYOUT: Final = mark("conversions of memory layout")
 CONVERTS: Final = re.compile(
     r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_?\w*kernel|trans_?layout|tilingswapdim|swapdim", re.I
@@ -86,6 +88,9 @@ class Labels:
         unnamed = on_host | (alone & (of_kernel == self._names[names]))
         part[busy] = np.where(unnamed, NO_ROW, self._names[names])[busy]
         call[busy] = np.where(alone, event, operator)[busy]
+        again = busy & ~alone & recomputed(trace)[operator]
+        if again.any():
+            part[again], cause[again] = cause[again], self._codes([RECOMPUTED])[0]
         talks = at(COMMUNICATION)
         cause[talks], call[talks] = self._collectives[event[talks]], self._collective[event[talks]]
         waits = awaited(trace)

@@ -14,12 +14,15 @@ import numpy as np
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.algorithms.nesting import nearest_above, nearest_on_path, sum_down
 from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.causes.segments import innermost as innermost_of
+from perfkit_core.causes.segments import main_thread
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.code import running_before
 from perfkit_core.views.grouping import called, is_frame
-from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, inside_packages, owner_of, place_of
+from perfkit_core.views.select import threads
+from perfkit_core.views.user_code import LINE, SEPARATOR, Owner, inside_packages, launches, owner_of, place_of
 
 COVERS: Final = 0.8
 """Minimum share of the time of a cause that lies in its place."""
@@ -39,7 +42,8 @@ def places(trace: Trace, cause: IntArray, row: IntArray, time_ns: IntArray, caus
     cause that a part belongs to, the row of the host event in which it lies (-1 if unknown), and its time."""
     code, texts, preferred = _candidates(trace)
     parent, candidate = trace.ints("parent"), code != NO_ROW
-    innermost, above = nearest_on_path(parent, candidate)[row], nearest_above(parent, candidate)
+    nearest, above = nearest_on_path(parent, candidate), nearest_above(parent, candidate)
+    innermost = nearest[np.where(nearest[row] == NO_ROW, waiting_call(trace, row), row)]
     level = sum_down(parent, candidate)
     least = np.ceil(COVERS * np.bincount(cause, time_ns, causes)).astype(np.int64)
     result: list[str | None] = []
@@ -55,6 +59,22 @@ def places(trace: Trace, cause: IntArray, row: IntArray, time_ns: IntArray, caus
         deepest = depth.argmax(axis=1)
         result += [texts[at] if depth[number, at] != NO_ROW else None for number, at in enumerate(deepest.tolist())]
     return result or [None] * causes
+
+
+def waiting_call(trace: Trace, row: IntArray) -> IntArray:
+    """Return for each host event of a backward pass on another thread the event that the thread of the steps is in: it
+    waits for the backward pass. The thread of the pass has no frames of its own. Other rows stay as they are."""
+    result, start = row.copy(), trace.ints("start_ns")
+    of_pass = np.flatnonzero((row != NO_ROW) & trace.rows("phase", schema.BACKWARD)[row])
+    rank, thread = trace.ints("rank"), threads(trace).code
+    for number in np.unique(rank[row[of_pass]]).tolist():
+        main = main_thread(trace, rank == number)
+        mine = of_pass[(rank[row[of_pass]] == number) & (thread[row[of_pass]] != main)]
+        begin, end, event = innermost_of(trace, main)
+        at = np.searchsorted(begin, start[row[mine]], side="right") - 1
+        inside = (at >= 0) & (start[row[mine]] < np.append(end, 0)[at])
+        result[mine[inside]] = event[at[inside]]
+    return result
 
 
 def sampled_lines(
@@ -133,12 +153,12 @@ def _candidates(trace: Trace) -> tuple[IntArray, list[str], IntArray]:
 
 
 def _frame(name: str, line: bool) -> str | None:
-    """Return the place of a frame, the name of a module, or None for a function without a file. The line of a function
-    is its first one, which says nothing about a module."""
+    """Return the place of a frame, the name of a module, or None for a function without a file, and for what only runs
+    the program. The line of a function is its first one, which says nothing about a module."""
     match = LINE.match(name)
     if match is None:
         return called(name) if name.startswith("nn.Module") else None
-    return place_of(match, line and match["function"].strip() != "<module>")
+    return None if launches(match["file"]) else place_of(match, line and match["function"].strip() != "<module>")
 
 
 @compiled

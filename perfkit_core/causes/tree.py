@@ -7,13 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.base.algorithms import trees
+from perfkit_core.base.algorithms import groupby, trees
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.causes.labels import Labels
 from perfkit_core.causes.places import places, sampled_lines
 from perfkit_core.causes.segments import WORDS
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.operators.calls import outermost
 from perfkit_core.views.tables import group
 
 _LEVELS: Final = ("word", "cause", "part")
@@ -92,8 +93,10 @@ class CauseTree:
             leaf = np.flatnonzero(large[row])
             parts.append((row[leaf], leaf))
         row, leaf = (np.concatenate(cells) for cells in zip(*parts, strict=True))
-        cells = {name: self._leaves[name][leaf] for name in ("row", "rank", "start_ns", "time_ns")}
+        cells = {name: self._leaves[name][leaf] for name in ("row", "rank", "event", "start_ns", "time_ns")}
         result = places(trace, row, cells["row"], cells["time_ns"], len(self.depth))
+        if trace.frame_samples:
+            row, cells = _when_launched(trace, row, cells)
         for rank in trace.frame_samples:
             number = NO_ROW if rank == "-" else int(rank)
             of_rank = np.flatnonzero(cells["rank"] == number)
@@ -104,6 +107,20 @@ class CauseTree:
             for at, line in lines.items():
                 result[at] = result[at] or line
         return result
+
+
+def _when_launched(trace: Trace, row: IntArray, cells: Mapping[str, IntArray]) -> tuple[IntArray, dict[str, IntArray]]:
+    """Return the parts with the times in which the host was in the operators that launched device work, once for each
+    row of the tree. What the host does while the work runs says nothing about it."""
+    event, outer = cells["event"], outermost(trace)[cells["row"]]
+    launched = np.flatnonzero((event != NO_ROW) & ~trace.host[event] & (cells["row"] != NO_ROW) & (outer != NO_ROW))
+    launched = launched[groupby.distinct([row[launched], outer[launched]], len(launched))[1]]
+    chosen = np.append(np.flatnonzero((event == NO_ROW) | trace.host[event]), launched)
+    result = {name: values[chosen] for name, values in cells.items()}
+    own = len(chosen) - len(launched)
+    result["start_ns"][own:] = trace.ints("start_ns")[outer[launched]]
+    result["time_ns"][own:] = trace.ints("dur_ns")[outer[launched]]
+    return row[chosen], result
 
 
 @compiled

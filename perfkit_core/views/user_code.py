@@ -42,7 +42,13 @@ _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_com
 """Folders of code that compilers generate."""
 _COMMAND: Final = re.compile(r"(?:^|[/\\])(?:bin|Scripts)[/\\]([^./\\]+)(?:\.exe)?$")
 """A program in a folder of programs. The user may have written it, or a package has installed it."""
-_COMMANDS: Final = frozenset({"accelerate", "deepspeed", "lightning", "paddle", "ray", "torchrun"})
+_COMMANDS: Final = frozenset({"accelerate", "deepspeed", "lightning", "paddle", "perfkit", "pytest", "ray", "torchrun"})
+_LAUNCHER: Final = re.compile(
+    r"^<frozen |(?:^|[/\\])(?:(?:runpy|threading|contextlib)\.py$|multiprocessing[/\\](?:spawn|process|popen|fork)\w*"
+    r"|(?:_pytest|pluggy|pytest)[/\\]|distributed[/\\](?:run\.py|launch\.py|(?:launch|launcher|elastic)[/\\])"
+    r"|(?:accelerate[/\\]commands|deepspeed[/\\]launcher|perfkit_core)[/\\]|perfkit[/\\]__main__\.py)"
+)
+"""Files that only run the user's program: the interpreter's, those of commands, test runners and perfkit."""
 _FOLDER: Final = re.compile(r"[/\\]")
 _PERFKIT: Final = "perfkit"
 _OWN: Final = frozenset(folder.name for folder in Path(__file__).parents[2].glob(f"{_PERFKIT}_*"))
@@ -56,12 +62,21 @@ IN: Final = "in "
 """Prefix of a line of a library."""
 
 
+def launches(file: str) -> bool:
+    """Return whether the code of a file only runs the user's program, so that it is no place of the program."""
+    command = _COMMAND.search(file)
+    return (command is not None and command[1] in _COMMANDS) or bool(_LAUNCHER.search(file))
+
+
+@functools.cache
 def owner_of(file: str, framework: str | None) -> Owner:
     """Return whether a file is code of the user, a library, or the runtime (see :data:`Owner`). ``framework`` is the
     package name of the recorded framework, for example ``torch``."""
+    if launches(file):
+        return Owner.RUNTIME
     installed = list(_PACKAGES.finditer(file))
-    if not installed and (command := _COMMAND.search(file)):
-        return Owner.RUNTIME if command[1] == _PERFKIT else Owner.LIBRARY if command[1] in _COMMANDS else Owner.USER
+    if not installed and _COMMAND.search(file):
+        return Owner.USER
     if not installed and (_PYTHON.search(file) or _COMPILED.search(file)):
         return Owner.RUNTIME
     package, *below = _FOLDER.split(inside_packages(file))

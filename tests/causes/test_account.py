@@ -24,6 +24,7 @@ from perfkit_core.trace.model import collective
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.schema import DEVICE_WORK, STEP
 from perfkit_core.trace.model.trace import Trace, concat_traces
+from perfkit_core.views.user_code import innermost
 from tests.support.events import device, host, trace
 from tests.support.side_facts import with_samples
 from tests.support.tables import view_rows, view_table
@@ -218,6 +219,24 @@ def test_conversions_of_layout_without_operators_are_one_cause() -> None:
     ]  # fmt: skip
 
 
+def test_a_forward_pass_that_is_computed_again() -> None:
+    """The second ``conv`` runs in the backward pass, and makes a backward graph of its own, as ``conv_grad`` does not.
+    The second ``relu`` makes none either: it is of the backward pass itself."""
+    events = [host("step", "step", 0, 1000, step=0)]
+    for at, (name, phase, sequence) in enumerate([
+        ("conv", "forward", 1), ("relu", "forward", 2), ("conv", "backward", 3), ("relu", "backward", None),
+        ("conv_grad", "backward", None),
+    ]):  # fmt: skip
+        events += [host(name, "operator", 100 * at, 50, phase=phase, sequence=sequence)]
+        events += [host("inner", "operator", 100 * at + 10, 30)]
+        events += [host("launch", "runtime", 100 * at + 20, 10, correlation=at)]
+        events += [device(f"k{at}", "kernel", 100 * at + 40, 20, correlation=at)]
+    rows = view_rows("causes", trace(events), "depth cause total_ns")
+    at = rows.index((1, "forward pass computed again", 20))
+    assert rows[at + 1] == (2, "inner", 20)
+    assert (1, "inner", 80) in rows
+
+
 FRAMES = trace(
     [
         host("step", "step", 0, 1000, step=0),
@@ -238,6 +257,61 @@ def test_the_place_is_the_deepest_frame_around_most_of_the_time() -> None:
     assert rows["host"] == "train.py (train)"  # reading has less than 80% of it; it began before the recording
     assert rows["<built-in method decode>"] == "data.py:7 (read)"
     assert rows["mm"] == rows["compute"] == "model.py:9 (forward)"
+
+
+def backward(*frames: dict[str, Any]) -> Trace:
+    """Return a step whose backward pass runs on another thread from 300 to 700 µs. Its kernel runs from 750 on."""
+    us = 1000
+    return trace(
+        [
+            host("step", "step", 0, 1000 * us, step=0), *frames,
+            host("mm_backward", "operator", 300 * us, 400 * us, tid=2, phase="backward"),
+            host("launch", "runtime", 310 * us, 10 * us, tid=2, correlation=1),
+            device("gemm", "kernel", 750 * us, 240 * us, correlation=1),
+        ]
+    )  # fmt: skip
+
+
+def test_the_place_of_a_backward_pass_is_the_call_that_waits_for_it() -> None:
+    us = 1000
+    found = backward(
+        host("train.py(1): main", "python", 0, 990 * us), host("profile.py(5): start", "python", 2 * us, us),
+        host("train.py(9): backward", "python", 250 * us, 460 * us),
+        host("train.py(20): log", "python", 720 * us, 250 * us),  # while the kernel runs
+    )  # fmt: skip
+    assert dict(view_rows("causes", found, "cause place"))["mm_backward"] == "train.py:9 (backward)"
+
+
+def test_samples_of_a_kernel_are_those_of_its_operator() -> None:
+    stacks = ("train.py(9): backward;train.py(1): main", "train.py(20): log;train.py(1): main")
+    times = tuple(range(300, 990, 10))
+    samples = FrameSamples(stacks, times, tuple(int(at >= 720) for at in times), 0)
+    places = dict(view_rows("causes", with_samples(backward(), samples), "cause place"))
+    assert places["mm_backward"] == "train.py:9 (backward), 40 of 40 samples"
+
+
+@pytest.mark.parametrize("launcher", [
+    "<frozen runpy>(88): _run_code", "runpy.py(197): _run_module_as_main", "/opt/env/bin/torchrun(8): <module>",
+    "/opt/env/bin/perfkit(8): <module>", "/opt/lib/python3.11/site-packages/perfkit_core/cli/main.py(9): main",
+    "torch/distributed/run.py(9): main", "/opt/env/bin/pytest(8): <module>",
+    "site-packages/_pytest/python.py(159): pytest_pyfunc_call", "site-packages/pluggy/_callers.py(11): _multicall",
+    "site-packages/accelerate/commands/launch.py(1): launch", "multiprocessing/spawn.py(9): spawn_main",
+])  # fmt: skip
+def test_what_runs_the_program_is_no_place(launcher: str) -> None:
+    found = trace(
+        [
+            host("step", "step", 0, 1000, step=0),
+            host(launcher, "python", 10, 980),
+            host("<built-in method decode>", "python", 30, 450),
+            host("train.py(9): main", "python", 500, 480),
+            host("mm", "operator", 510, 300),
+        ]
+    )
+    places = dict(view_rows("causes", found, "cause place"))
+    assert places["<built-in method decode>"] is None
+    assert places["mm"] == "train.py:9 (main)"
+    assert innermost(f"mm.py(1): f;{launcher}", "torch") == "mm.py:1 (f)"
+    assert innermost(launcher, "torch") is None
 
 
 @pytest.mark.parametrize(

@@ -149,13 +149,12 @@ def summary_report(
 def _largest_causes(
     section: Section, on_device: bool, lacks_work: bool, whole_ns: float | None, steps: bool
 ) -> Section:
-    """Return the section ``causes`` with a list of the largest causes instead of the tree. Their times are shares of
-    ``whole_ns``, the time that the verdict speaks of; None if there is no such time."""
+    """Return the section ``causes`` with a list of the largest causes instead of the tree. Besides their sums over
+    all steps and devices, it has their shares of ``whole_ns``, the time that the verdict speaks of, if there is one."""
     table = largest.largest(section.table, on_device, lacks_work)
-    name = largest.STEP if steps else largest.RECORDING
-    times = table["ratio"].to_numpy() * (whole_ns or 0)
-    table.insert(2, name, times.round().astype("int64"))
-    table = table.drop(columns=["total_ns", "launched_ns", *([] if whole_ns else [name])], errors="ignore")
+    times = (table["ratio"] * (whole_ns or 0)).round().astype("int64")
+    if whole_ns and not times.equals(table.iloc[:, 2]):
+        table.insert(2, largest.STEP if steps else largest.RECORDING, times)
     return replace(section, table=table, whole=section.table, columns=largest.COLUMNS, limit=len(table), unknown=None)
 
 

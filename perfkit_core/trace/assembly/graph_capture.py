@@ -71,13 +71,18 @@ def graph_launches(trace: Trace) -> BoolArray:
 def calls_named(trace: Trace, pattern: re.Pattern[str], *kinds: str) -> BoolArray:
     """Return the mask of the host events of these kinds (default: runtime) whose name begins with a pattern, shape
     (rows,)."""
-    names, rows = trace.codes("name"), np.flatnonzero(trace.host & trace.rows("kind", *(kinds or (schema.RUNTIME,))))
+    names, rows = trace.codes("name"), _host_rows(trace, *(kinds or (schema.RUNTIME,)))
     codes, mask = names.codes[rows], np.zeros(len(trace), np.bool_)
     used = np.flatnonzero(np.bincount(codes[codes >= 0])).tolist()  # few of the names in the trace
     matching = [code for code in used if pattern.match(names.values[code])]
     if matching:
         mask[rows] = np.isin(codes, matching)
     return mask
+
+
+@once
+def _host_rows(trace: Trace, *kinds: str) -> IntArray:
+    return np.flatnonzero(trace.host & trace.rows("kind", *kinds))
 
 
 @once

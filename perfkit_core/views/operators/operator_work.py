@@ -103,6 +103,15 @@ def repeated(trace: Trace, rows: IntArray) -> tuple[BoolArray, IntArray]:
     return trace.rows("phase", BACKWARD)[rows] & (trace.ints("sequence")[rows] >= 0) & in_forward[code], code
 
 
+@once
+def recomputed(trace: Trace) -> BoolArray:
+    """Return the mask of the operators that compute a part of the forward pass again in the backward pass, as with
+    activation checkpointing, and of the events in them, shape (rows,)."""
+    mask, rows = np.zeros(len(trace), np.bool_), np.flatnonzero(trace.host & trace.operators)
+    mask[rows] = repeated(trace, rows)[0]
+    return mask | nesting.lies_in(trace.ints("parent"), mask) if mask.any() else mask
+
+
 def _stopped(trace: Trace, rows: IntArray) -> BoolArray:
     """Return the mask of the operators ``rows`` that were stopped before they computed. Activation checkpointing stops
     the repeated forward pass when it has the last tensor that the backward pass needs, which is an input of an operator

@@ -112,7 +112,7 @@ def test_the_times_of_a_screen_are_of_one_step_of_one_device() -> None:
     section = Section("causes", "", ACCOUNTS["devices compute"])
     shown = _largest_causes(section, True, False, whole_ns, True).table
     assert shown["step_ns"].tolist() == [5_555_556, 3_333_333, 1_111_111]
-    assert "total_ns" not in shown
+    assert shown["total_ns"].tolist() == [5_000_000, 3_000_000, 1_000_000], "the sum of all devices and steps"
 
 
 def test_steps_without_all_device_work_have_no_verdict() -> None:
