@@ -32,30 +32,12 @@ _NOTE = mark(
     "same difference in this pair. Difference: now minus before."
 )
 _VERDICTS: Final = {
-    statistics.SLOWER: mark(
-        "New slowdown: since the earlier pair of runs, the difference in step time (other run minus base run) rose by "
-        "{change:ns}{interval}{noise}."
-    ),
-    statistics.FASTER: mark(
-        "New improvement: since the earlier pair of runs, the difference in step time (other run minus base run) fell "
-        "by {change:ns}{interval}{noise}."
-    ),
-    statistics.PERHAPS_SLOWER: mark(
-        "A new slowdown or machine noise: since the earlier pair of runs, the difference in step time (other run minus "
-        "base run) rose by {change:ns}{interval}{noise}; to find out, record three captures of each run."
-    ),
-    statistics.PERHAPS_FASTER: mark(
-        "A new improvement or machine noise: since the earlier pair of runs, the difference in step time (other run "
-        "minus base run) fell by {change:ns}{interval}{noise}; to find out, record three captures of each run."
-    ),
-    statistics.NO_DIFFERENCE: mark(
-        "Nothing new beyond noise: since the earlier pair of runs, the difference in step time (other run minus base "
-        "run) changed by {change:+ns}{interval}{noise}."
-    ),
-    statistics.TOO_FEW: mark(
-        "Too few steps for a verdict: since the earlier pair of runs, the difference in step time (other run minus "
-        "base run) changed by {change:+ns}{interval}{noise}."
-    ),
+    statistics.SLOWER: mark("New slowdown"),
+    statistics.FASTER: mark("New improvement"),
+    statistics.PERHAPS_SLOWER: mark("A new slowdown or machine noise"),
+    statistics.PERHAPS_FASTER: mark("A new improvement or machine noise"),
+    statistics.NO_DIFFERENCE: mark("Nothing new beyond noise"),
+    statistics.TOO_FEW: mark("Too few steps for a verdict"),
 }
 
 
@@ -205,8 +187,14 @@ def _sentences(step: Change | None, largest: list[Message], layers: pd.DataFrame
             interval = message(" (95% interval of the change {low:+ns} to {high:+ns})", low=step.low, high=step.high)
         if step.noise is not None:
             noise = message("; noise alone can cause up to {noise:ns}", noise=step.noise)
-        change = step.change if step.verdict in (statistics.NO_DIFFERENCE, statistics.TOO_FEW) else abs(step.change)
-        yield message(_VERDICTS[step.verdict], change=change, interval=interval, noise=noise)
+        advice = None
+        if step.verdict in statistics.PERHAPS:
+            advice = message("; to find out, record three captures of each run")
+        yield message(
+            "{verdict}: since the earlier pair of runs, the difference in step time (other run minus base run) changed "
+            "by {change:+ns}{interval}{noise}{advice}.",
+            verdict=message(_VERDICTS[step.verdict]), change=step.change, interval=interval, noise=noise, advice=advice,
+        )  # fmt: skip
     if largest:
         yield message("The largest new causes: {causes:parts}.", causes=largest)
     differing = layers[layers["difference_ns"] != 0].head(NAMED_LAYERS)

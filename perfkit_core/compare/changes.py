@@ -18,9 +18,10 @@ from perfkit_core.base.language.messages import Message, mark, message, say
 from perfkit_core.base.language.units import format_count
 from perfkit_core.causes.segments import COMPUTE
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
-from perfkit_core.compare.attribute.causes import KERNEL, by_layer, causes, grouped, of_operators, unlike, with_path
+from perfkit_core.compare.attribute.causes import KERNEL, by_layer, grouped, of_operators, unlike, with_path
 from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER, OUTSIDE
 from perfkit_core.compare.comparison import different_devices
+from perfkit_core.compare.explanation import Explained
 from perfkit_core.compare.headline import bare_kernel
 from perfkit_core.compare.noise import ASSUMED, ON_DEVICE, ON_HOST, band_of_equal_runs
 from perfkit_core.compare.pair import Pair
@@ -55,14 +56,14 @@ def relative_noise(result: Pair) -> dict[str, float]:
     return {"host": host, "device": host}
 
 
-def changes(result: Pair, tree: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
+def changes(result: Pair, why: Explained, operators: pd.DataFrame) -> pd.DataFrame:
     """Return the causes to name, the largest first, with the columns of
     :func:`~perfkit_core.compare.attribute.causes.grouped`. A cause is left out if ``operators``, the table beside it,
     has its operator with a difference in the other direction. Nothing is named if the runs have no work in common."""
-    every = causes(tree)
-    rows = grouped(every, [tree])
+    tree = why.attribution
+    rows = grouped(why.causes, [tree])
     statistics = result.steps or (result.per_call and result.per_call[1])
-    if rows.empty or statistics is None or (result.steps is None and unlike(of_operators(every))):
+    if rows.empty or statistics is None or (result.steps is None and unlike(of_operators(why.causes))):
         return rows[:0]
     # Copies and communication wait for others, as the host does.
     computing = (rows["category"] == COMPUTE) & (rows["place"] == "device")
@@ -111,10 +112,10 @@ def _contradicted(operator: str, place: str, difference_ns: int, operators: pd.D
     return int(operators.loc[operators["name"] == operator, measure].sum()) * difference_ns < 0
 
 
-def sentences(result: Pair, tree: pd.DataFrame) -> Iterator[Message]:
+def sentences(result: Pair, why: Explained) -> Iterator[Message]:
     """Yield what changed: the time by category, the layers with the largest changes in both directions, and exact
     changes of the numbers of calls."""
-    statistics = result.steps or (result.per_call and result.per_call[1])
+    statistics, tree = result.steps or (result.per_call and result.per_call[1]), why.attribution
     if tree.empty or statistics is None:
         return
     parts = tree[tree["level"] == CATEGORY]
@@ -131,7 +132,7 @@ def sentences(result: Pair, tree: pd.DataFrame) -> Iterator[Message]:
     ]
     if differing and _may_differ(statistics, result):
         yield message("By category: {parts:parts}.", parts=differing)
-    shares = of_operators(causes(tree))
+    shares = of_operators(why.causes)
     if shares is not None and unlike(shares):
         text = mark("Operators launched {base:ratio} of the device time in base, and {other:ratio} in other, as far as "
                     "recorded, so kernels are compared instead of operators.")  # fmt: skip
@@ -141,7 +142,9 @@ def sentences(result: Pair, tree: pd.DataFrame) -> Iterator[Message]:
     layers = _layers(tree, max(relative_noise(result).values()))
     if layers:
         yield message("Layers that changed most: {layers:parts}.", layers=layers)
-    calls = _calls(tree)
+    # Other frameworks and devices always have some other calls.
+    equal = len({trace.meta.framework for trace in result.traces}) == 1 and not different_devices(result.traces)
+    calls = _calls(tree, 0.0 if equal else _SMALLEST * tree["base_ns"].iloc[0])
     if calls:
         yield message("Calls per step: {calls:parts}.", calls=calls)
 
@@ -160,9 +163,9 @@ def _layers(tree: pd.DataFrame, noise: float) -> list[Message]:
     ]  # fmt: skip
 
 
-def _calls(tree: pd.DataFrame) -> list[Message]:
+def _calls(tree: pd.DataFrame, least_ns: float) -> list[Message]:
     """Return the operators whose numbers of calls per step differ, if they are whole numbers, and the kernels outside
-    operators that both runs have and whose numbers differ."""
+    operators that both runs have and whose numbers differ. Effects of less than ``least_ns`` are left out."""
     rows = with_path(tree)
     kernels = with_path(tree, KERNEL)
     kernels = kernels[(kernels["operator"] == OUTSIDE) & (kernels["base_calls"] > 0) & (kernels["other_calls"] > 0)]
@@ -173,7 +176,7 @@ def _calls(tree: pd.DataFrame) -> list[Message]:
     by_place = rows.groupby(["operator", "phase", "layer"], sort=False).agg(numbers)
     sums = by_place.groupby("operator", sort=False).sum().reset_index()
     whole = (sums["base_calls"] % 1 == 0) & (sums["other_calls"] % 1 == 0)
-    sums = sums[whole & (sums["base_calls"] != sums["other_calls"])]
+    sums = sums[whole & (sums["base_calls"] != sums["other_calls"]) & (sums["count_effect_ns"].abs() >= least_ns)]
     order = sums["count_effect_ns"].abs().sort_values(ascending=False, kind="stable").index[: 2 * _NAMED]
     text = mark("{operator} {base} → {other}")
     return [

@@ -45,6 +45,7 @@ class Repeated:
     windows: tuple[Windows, Windows]  # For each rank, from its first to its last call.
     uneven: float  # Relative standard deviation of the mean time between calls, because the calls are spread unevenly.
     calls: pd.DataFrame  # Columns name, base, other: calls per call of ``name``, only where they differ.
+    untold: tuple[int, int]  # The number of names whose calls are too uneven to be compared, and of all names.
 
 
 def repeated(base: Trace, other: Trace) -> Repeated | None:
@@ -75,9 +76,10 @@ def repeated(base: Trace, other: Trace) -> Repeated | None:
     uneven = math.hypot(*(calls / window.calls for calls, window in zip(spread, windows, strict=True)))
     if uneven > _UNEVEN:
         return None
-    counts = _other_counts(traces, (masks[0], masks[1]), windows, samples)
-    counts = counts if uneven * _PERIODS <= 1 else counts[:0]  # The windows may hold other parts of the work.
-    return Repeated(name, (per_s[0], per_s[1]), samples, windows, uneven, counts)
+    counts, *untold = _other_counts(traces, (masks[0], masks[1]), windows, samples)
+    if uneven * _PERIODS > 1:  # The windows may hold other parts of the work.
+        counts, untold = counts[:0], [untold[1]] * 2
+    return Repeated(name, (per_s[0], per_s[1]), samples, windows, uneven, counts, (untold[0], untold[1]))
 
 
 def compared_windows(base: Trace, other: Trace) -> tuple[Windows, Windows]:
@@ -110,19 +112,22 @@ def _between_calls(trace: Trace, mask: BoolArray, name: str) -> tuple[Windows, l
     return Windows(np.array([*calls], np.int64), first, last, round(total / max(count, 1)), calls=count), samples
 
 
-def _other_counts(traces: Traces, masks: Masks, windows: tuple[Windows, Windows], samples: Samples) -> pd.DataFrame:
+def _other_counts(
+    traces: Traces, masks: Masks, windows: tuple[Windows, Windows], samples: Samples
+) -> tuple[pd.DataFrame, int, int]:
     """Return the names whose calls per unit of work differ by more than calls at the ends of the recordings explain.
-    Names whose calls do not repeat are left out."""
+    Names whose calls do not repeat are left out. Return also how many these are, and the number of all names."""
     calls = [_calls(*side) for side in zip(traces, masks, windows, samples, strict=True)]
     units = [window.calls for window in windows]
-    rows = []
-    for name in dict.fromkeys([*calls[0], *calls[1]]):
+    rows, untold, names = [], 0, dict.fromkeys([*calls[0], *calls[1]])
+    for name in names:
         (base, base_uneven), (other, other_uneven) = (side.get(name, (0, 0.0)) for side in calls)
         difference = abs(base / units[0] - other / units[1]) * min(units)
         repeats = base >= _PERIODS * base_uneven and other >= _PERIODS * other_uneven
+        untold += not repeats
         if repeats and difference > 1 + math.hypot(base_uneven, other_uneven):
             rows.append((name, base / units[0], other / units[1]))
-    return pd.DataFrame(rows, columns=["name", "base", "other"])
+    return pd.DataFrame(rows, columns=["name", "base", "other"]), untold, len(names)
 
 
 def _calls(trace: Trace, mask: BoolArray, windows: Windows, samples: list[IntArray]) -> dict[str, tuple[int, float]]:

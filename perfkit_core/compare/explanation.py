@@ -56,6 +56,7 @@ class Explained:
     """The explanation of a difference. If whole runs are compared, ``steps`` is empty."""
 
     attribution: pd.DataFrame  # The tree of :func:`~perfkit_core.compare.attribute.attribute.attribute`.
+    causes: pd.DataFrame  # The causes of the tree.
     alignment: Alignment
     steps: tuple[tuple[int, int], ...] = ()  # For each side, the number of middle steps and of all steps.
 
@@ -67,7 +68,8 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     if alignment.per_step:
         sides = zip(alignment.traces, alignment.windows, strict=True)
         steps = tuple((len(windows), len(step_rows(trace))) for trace, windows in sides)
-    return Explained(attribute.attribute(alignment, medians), alignment, steps)
+    tree = attribute.attribute(alignment, medians)
+    return Explained(tree, causes(tree), alignment, steps)
 
 
 def largest_causes(changes: pd.DataFrame) -> list[Message]:
@@ -94,7 +96,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
     note = say(OF_PARTS if why.steps else _OF_RUNS)
     yield Section("step_parts", say("Time by category"), parts, note)
 
-    rows, lines = causes(tree), list[Text]()
+    rows, lines = why.causes, list[Text]()
     if why.steps:
         (base, base_steps), (other, other_steps) = why.steps
         lines.append(say(
@@ -115,7 +117,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
     mean, layers, kernels = [say(MEAN)] if why.steps else [], by_layer(tree), by_kernel(tree)
     note = " ".join([*mean, say(_OF_LAYERS)]) if len(layers) else ""
     yield Section("layers", say("Difference by layer"), layers, note, say(_NO_LAYERS), SHOWN_CAUSES)
-    yield Section("families", say("Difference by family"), by_family(tree), " ".join(mean), limit=SHOWN_CAUSES)
+    yield Section("families", say("Difference by family"), by_family(rows), " ".join(mean), limit=SHOWN_CAUSES)
     note = " ".join([*mean, say(_OF_KERNELS)]) if len(kernels) else ""
     none = say("no device work was recorded")
     yield Section("kernels", say("Difference by kernel"), kernels, note, none, SHOWN_CAUSES)

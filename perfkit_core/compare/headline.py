@@ -37,12 +37,12 @@ _ORIGINS: Final = {
 }
 _ALONE: Final = (mark("{names} in base only"), mark("{names} in other only"))
 _UNMATCHED: Final = {
-    "base": mark("Of the base, {parts:and} have no match in the other run{operators}."),
-    "other": mark("Of the other run, {parts:and} have no match in the base{operators}."),
+    "base": mark("Of the base, {parts:and} have no match in the other run."),
+    "other": mark("Of the other run, {parts:and} have no match in the base."),
 }
 _TIMES: Final = {
-    "cpu": mark("{share:ratio} of the host operator time"),
-    "device": mark("{share:ratio} of the device operator time"),
+    "cpu": mark("{share:ratio} of the host operator time{operators}"),
+    "device": mark("{share:ratio} of the device operator time{operators}"),
     "step": mark("{share:ratio} of the wall-clock time"),
 }
 _LOST: Final = (mark("{share:ratio} (base)"), mark("{share:ratio} (other)"))
@@ -113,8 +113,12 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
         hints.append(message("All operator time has a counterpart."))
     for side, text in _UNMATCHED.items():
         unmatched = {time: 1 - matched.get((side, time), 1.0) for time in _TIMES}
-        parts = [message(_TIMES[time], share=share) for time, share in unmatched.items() if share > 1 - _NEARLY_ALL]
-        hints += [message(text, parts=parts, operators=_unmatched(alignment, side))] if parts else []
+        named = {time: _unmatched(alignment, side, time) for time in ("cpu", "device")}
+        parts = [
+            message(_TIMES[time], share=share, operators=named.get(time))
+            for time, share in unmatched.items() if share > 1 - _NEARLY_ALL
+        ]  # fmt: skip
+        hints += [message(text, parts=parts)] if parts else []
     return (*sentences, *causes, *hints)
 
 
@@ -173,6 +177,11 @@ def _without_steps(result: Pair, alignment: Alignment) -> Iterator[Message]:
     ]
     if changed:
         yield message("Calls for each call of it: {calls:parts}.", calls=changed)
+    if unit.untold[0]:
+        text = mark(
+            "{count:count} of {all:count} kernels and operators are called too unevenly to compare how often they run."
+        )
+        yield message(text, count=unit.untold[0], all=unit.untold[1])
 
 
 def bare_kernel(kernel: str, longest: int = _LONGEST_KERNEL) -> str:
@@ -202,11 +211,12 @@ def _lost(result: Pair) -> Iterator[Message]:
         yield message(text, shares=shares)
 
 
-def _unmatched(alignment: Alignment, side: str) -> Message | None:
-    """Return the operators with most time that only one run has, and their layers, or None if they have no names."""
+def _unmatched(alignment: Alignment, side: str, place: str) -> Message | None:
+    """Return the operators with most time on the host ("cpu") or on devices that only one run has, and their layers, or
+    None if they have no names."""
     rows = alignment.rows
-    rows = rows[(rows["level"] == UNMATCHED) & (rows[f"{side}_calls"] > 0)].dropna(subset="operator")
-    time = rows[f"{side}_device_ns"] if rows[f"{side}_device_ns"].any() else rows[f"{side}_cpu_ns"]
+    rows = rows[(rows["level"] == UNMATCHED) & (rows[f"{side}_{place}_ns"] > 0)].dropna(subset="operator")
+    time = rows[f"{side}_{place}_ns"]
     total = time.groupby(
         [rows["operator"].astype(str), rows["layer"].astype(str).where(rows["layer"].notna(), "")]
     ).sum()

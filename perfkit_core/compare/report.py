@@ -13,7 +13,7 @@ import pandas as pd
 from perfkit_core.base.language.messages import SIDES, mark, message, say, worded
 from perfkit_core.compare import changes, comparison, explanation, headline, memory, noise
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
-from perfkit_core.compare.attribute.causes import causes, of_operators, unlike, waterfall
+from perfkit_core.compare.attribute.causes import of_operators, unlike, waterfall
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import CompareOptions, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.pieces import PHRASES
@@ -152,14 +152,13 @@ def report_of(
     """
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
-    main_causes = causes(why.attribution)
     tables = comparison.tables(why.alignment, (tuple(sides[0]), tuple(sides[1])))
-    named = changes.changes(result, why.attribution, tables.operators)
+    named = changes.changes(result, why, tables.operators)
     largest = explanation.largest_causes(named)
     data: dict[str, Any] = {
         "step_time": None if result.steps is None else statistics(result.steps),
         "matched_share": why.alignment.matched_share,
-        "attribution": rows(main_causes),
+        "attribution": rows(why.causes),
         "attribution_tree": rows(why.attribution),
         "operators": rows(why.alignment.rows),
     }
@@ -182,7 +181,7 @@ def report_of(
             result,
             why.alignment,
             [
-                *changes.sentences(result, why.attribution),
+                *changes.sentences(result, why),
                 *([message(explanation.LARGEST, causes=largest)] if largest else []),
             ],
         ),

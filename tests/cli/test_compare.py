@@ -125,7 +125,7 @@ def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) 
     assert sum(row["difference_ns"] for row in content["new"]["causes"]) == 2_000_000
     assert content["step_time"]["difference"] == -8_000_000
     code, out, _ = perfkit(*given, "--format", "markdown")
-    text = "since the earlier pair of runs, the difference in step time (other run minus base run) rose by 2.00 ms"
+    text = "since the earlier pair of runs, the difference in step time (other run minus base run) changed by +2.00 ms"
     assert text in out
     assert "<summary>New differences by cause</summary>" in out
 

@@ -107,7 +107,7 @@ def test_a_change_within_noise_is_possibly_new() -> None:
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
         "A new slowdown or machine noise: since the earlier pair of runs, the difference in step time (other run minus "
-        "base run) rose by 2.00 ms"
+        "base run) changed by +2.00 ms"
     )
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 

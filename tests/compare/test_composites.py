@@ -13,7 +13,7 @@ from perfkit_core.compare.comparison import compare
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from tests.support.compared_examples import FRAMEWORKS, MODELS, PLAIN, stored
-from tests.support.events import host, trace
+from tests.support.events import device, host, trace
 
 PROGRAM = Path(__file__).with_name("models.py")
 BLOCK = "matmul relu matmul add"
@@ -80,6 +80,20 @@ def test_parts_count_as_one_operator_between_frameworks(title: str, suffix: str)
 def test_an_addition_within_one_framework_is_not_hidden() -> None:
     operators = compare(run("matmul relu", "fw"), run("matmul add relu", "fw")).operators.set_index("name")
     assert operators.loc["add", ["base_calls", "other_calls"]].tolist() == [0, 1]
+
+
+EMPTY = run("matmul", "fw").slice(0, 0)
+NO_STEPS = trace([host("matmul", "operator", 0, 10), host("add", "operator", 10, 10)], names=str)
+NO_HOST = trace([device("gemm", "kernel", 0, 10)])
+
+
+@pytest.mark.parametrize("other", [EMPTY, NO_STEPS, NO_HOST])
+@pytest.mark.parametrize("base", [EMPTY, NO_STEPS, NO_HOST, run("matmul add", "fw")])
+def test_recordings_without_steps_or_operators_are_compared(base: Trace, other: Trace) -> None:
+    compared = compare(base, other.with_meta(framework="another"))
+    for side, recorded in (("base", base), ("other", other)):
+        operators = recorded.operators & (not compared.per_step)
+        assert compared.operators[f"{side}_cpu_ns"].sum() == recorded.ints("dur_ns")[operators].sum()
 
 
 def test_long_sequences_are_aligned_block_by_block() -> None:

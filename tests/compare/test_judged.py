@@ -264,6 +264,12 @@ def test_two_parts_of_one_recording_do_not_differ(traces: Path, tmp_path: Path, 
     assert table(report, "waterfall").empty
 
 
+def test_calls_that_are_too_uneven_to_be_compared_are_counted(traces: Path, tmp_path: Path) -> None:
+    source = traces / RECORDINGS["nsys uneven"][0]
+    parts = cut(source, tmp_path / "a.sqlite", 0, 0.6), cut(source, tmp_path / "b.sqlite", 0.4, 1)
+    assert "kernels and operators are called too unevenly to compare how often they run" in said(compared(*parts))
+
+
 @pytest.mark.parametrize(
     ("name", "kernel"),
     [("nsys", "flash_fwd_kernel"), ("nsys", "CUDAFunctor_add<float>"), ("server", "_finalize_matmul_scatter_bf16")],

@@ -51,10 +51,9 @@ def innermost(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> tuple[I
     """Return when which event of its thread is the innermost, as disjoint pieces sorted by thread and time: start, end,
     and index of the event. The events must be sorted by thread, then start, then longest first. Of events that overlap
     without nesting, the later one is innermost until it ends. O(n)."""
-    pieces = tuple(np.empty(2 * len(start_ns), np.int64) for _ in range(3))
-    count = _innermost(thread, start_ns, end_ns, np.empty(len(start_ns), np.int64), *pieces)
-    begin, finish, event = (cells[:count].copy() for cells in pieces)
-    return begin, finish, event
+    begin, finish, event, stack = (np.empty(2 * len(start_ns), np.int64) for _ in range(4))
+    count = _innermost(thread, start_ns, end_ns, stack, begin, finish, event)
+    return begin[:count].copy(), finish[:count].copy(), event[:count].copy()
 
 
 @compiled

@@ -80,14 +80,11 @@ def by_layer(attribution: pd.DataFrame) -> pd.DataFrame:
     return _sums(rows, ["layer"])
 
 
-def by_family(attribution: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one row per family and place (device or host). Columns: family (the category if there is no
-    family), place, and the columns of :func:`causes` from base_ns to explained_ratio."""
-    if attribution.empty:
-        return pd.DataFrame(columns=["family", "place", *SUMMED, "explained_ratio"])
-    rows = causes(attribution)
-    rows["family"] = rows["family"].where(rows["family"] != "", rows["category"])
-    return _sums(rows, ["family", "place"])
+def by_family(causes: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with one row per family and place (device or host) of the rows of :func:`causes`. Columns: family
+    (the category if there is no family), place, and those of the causes from base_ns to explained_ratio."""
+    family = causes["family"].where(causes["family"] != "", causes["category"])
+    return _sums(causes.assign(family=family), ["family", "place"])
 
 
 def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
@@ -226,7 +223,8 @@ def _main_parts(trees: Sequence[pd.DataFrame]) -> dict[tuple[str, str], str]:
         return parts
     for level in ("operator", "event"):
         rows = with_path(trees[0], level)
-        rows = rows[rows["category"].isin(HELD) & ((rows["family"] == OPERATORS) == (level == "operator"))]
+        named = rows["category"].isin(HELD) & (rows["name"] != rows["family"])
+        rows = rows[named & ((rows["family"] == OPERATORS) == (level == "operator"))]
         sums = rows.groupby(["family", "phase", "name"], sort=False)["difference_ns"].sum()
         whole = sums.groupby(["family", "phase"]).transform("sum")
         main = sums[(sums * np.sign(whole) >= _MAINLY * whole.abs()) & (whole != 0)]
