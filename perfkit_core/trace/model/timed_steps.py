@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -60,7 +60,7 @@ def works_between(findings: Iterable[Finding]) -> Iterator[WorkBetween]:
         text = finding.text
         if finding.code == WORK_BETWEEN and isinstance(text, Message):
             each = text.values.get("text")
-            values = (each if isinstance(each, Message) else text).values
+            values: Mapping[str, Any] = (each if isinstance(each, Message) else text).values
             where = getattr(values.get("where"), "values", {})
             yield WorkBetween(
                 values.get("share", 0.0), where.get("function", ""), where.get("place", ""), isinstance(each, Message)
