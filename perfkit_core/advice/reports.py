@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 import pandas as pd
@@ -14,20 +15,18 @@ from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
 from perfkit_core.base.language.messages import Message, Sentence, Text, mark, message, plural, render, say
 from perfkit_core.base.language.units import format_ratio
-from perfkit_core.causes import account_view
-from perfkit_core.causes.largest import STATES, largest
 from perfkit_core.measure.verify.ledger import Record
 from perfkit_core.output.report import source_facts
 from perfkit_core.output.report.headline import work_between
-from perfkit_core.output.report.verdict import named_cause
+from perfkit_core.output.report.verdict import VIEWS, verdict
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.assembly.lost_records import is_measured
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.meta import may_lack_work
 from perfkit_core.trace.model.report_data import Chart, Report, Section, declared
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import table_of
-from perfkit_core.views.steps.activity import has_device_work
 
 SHOWN: Final = 3
 """Default maximum number of items of advice in text."""
@@ -217,7 +216,7 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
             return
         unknown = message("The saving of the advice below is unknown.")
         yield unknown if advices.advice else text.sentence(message(NOTHING))
-        yield from largest_cause(advices.trace)
+        yield from limiter(advices.trace)
         return
     changes, best, applied = len(savings), savings[0], None
     # the largest single saving may exceed the combined saving, if it does not come from a replay
@@ -235,15 +234,14 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
     yield message("{question}: {answer}", question=count, answer=answer(unit, best, applied))
 
 
-def largest_cause(trace: Trace | None) -> Iterator[Message]:
-    """Yield a sentence on the cause with the most time in the account of ``trace``, if there is one."""
-    tree = None if trace is None else table_of(account_view.VIEW, trace, ViewRequest())
-    if trace is None or tree is None or tree.empty:
-        return
-    cause = largest(tree, has_device_work(trace)).iloc[0]
-    if pd.notna(cause["cause"]):
-        state = message(dict(STATES)[cause["state"]])
-        yield message("The largest cause ({state}): {cause}.", state=state, cause=named_cause(cause))
+def limiter(trace: Trace | None) -> Iterator[Message]:
+    """Yield what limits the steps of ``trace``, in the words of the summary, if it is known."""
+    if trace is not None:
+        views = get_plugins().views()
+        tables: dict[str, pd.DataFrame] = {
+            name: table_of(views[name], trace, ViewRequest()) for name in VIEWS if name in views
+        }
+        yield from islice(verdict(tables, trace.quality), 1)
 
 
 def subject(of: str) -> Message:

@@ -66,5 +66,6 @@ RULES: Final[tuple[Rule[RuleInput, Candidate], ...]] = (
     _rule("small-decode-batch", 51, 1, "Increase the decode batch size"),
     _rule("exposed-copies", 52, 1, "Avoid copies, or copy while the device computes"),
     _rule("host-code", 53, 1, "Do this work while the device computes"),
+    _rule("work-between-steps", 54, 1, "Shorten the work between the training steps"),
 )
 """All built-in rules, sorted by number."""

@@ -2,7 +2,8 @@
 Detected: in the account of the device, it waits for the host while this calls operators and launches for more than
 ``launch_share`` of the step. Data loading, waits, copies, allocations and one-time work do not count.
 Predicted: the step time if one call launches all kernels of a step, as with a captured graph or compiled code. Python
-code between launches takes less time (``_BETWEEN``). Calls that copy, synchronise or communicate stay unchanged."""
+code between launches takes less time (``_BETWEEN``). Calls that copy, synchronise or communicate stay unchanged, and so
+do updates of parameters that rule 17 claims: a compiled model does not contain them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import numpy as np
 from perfkit_core.advice.decode_steps import is_served
 from perfkit_core.advice.device_account import device_account
 from perfkit_core.advice.operators import matching, operators, within
-from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
+from perfkit_core.advice.rule_input import NO_ROWS, Candidate, NotEvaluableError, RuleInput, assume
+from perfkit_core.advice.rules import per_tensor_optimizer
 from perfkit_core.advice.rules.device_malloc import ALLOCATES
 from perfkit_core.base.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.base.algorithms.intervals import Intervals
@@ -109,6 +111,7 @@ def _launches(facts: RuleInput, kernels: arrays.IntArray) -> tuple[arrays.IntArr
     with a usual duration, the rows of much longer events, and the number of kernels per step."""
     trace = facts.trace
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
+    updates = within(trace, np.concatenate([NO_ROWS, *(claimed.rows for claimed in _of_optimizer(facts))]))
     # captured graphs contain no calls that copy from or to the host, communicate or synchronise
     crossing = trace.rows("kind", MEMCPY) & (trace.ints("launched_by") >= 0)
     crossing &= ~matching(trace, "copy_kind", lambda kind: kind.startswith(("DtoD", "PtoP")))
@@ -117,13 +120,20 @@ def _launches(facts: RuleInput, kernels: arrays.IntArray) -> tuple[arrays.IntArr
     waits = np.zeros(len(trace), np.bool_)
     waits[stops[stops >= 0]] = True
     root = roots[trace.ints("launched_by")[kernels]]
-    free = ~waits[root] & (facts.replay.first[root] >= 0)
+    free = ~waits[root] & ~updates[root] & (facts.replay.first[root] >= 0)
     rows, launched = np.unique(root[free], return_counts=True)
     did_more = np.zeros(len(rows), np.bool_)
     if len(rows) and facts.mine.sum() < _RECURS:
         each_ns = trace.ints("dur_ns")[rows] / launched
         did_more = each_ns > _ONE_TIME * np.median(each_ns)
     return rows[~did_more], rows[did_more], facts.median_total(kernels[free])
+
+
+def _of_optimizer(facts: RuleInput) -> list[Candidate]:
+    try:
+        return per_tensor_optimizer.find(facts)
+    except NotEvaluableError:
+        return []
 
 
 def _between(trace: Trace, launches: arrays.IntArray, group: arrays.IntArray, rank: int) -> Intervals:

@@ -86,7 +86,7 @@ def find(facts: RuleInput) -> list[Candidate]:
 
 def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> Candidate | None:
     trace, gradients = facts.trace, backward_of(facts.trace, rows)
-    both = np.append(rows, gradients if len(gradients) else _gradients(facts, rows))
+    both = np.append(rows, gradients if len(gradients) else _gradients(facts, loops, rows))
     once = sum(loop.body for loop in loops) / len(rows)  # share of the calls that remain
     factor = calling_factor(facts, both, once, _TIME_STEPS if _is_recurrent(facts, loops, rows) else _WORK)
     gaps = _gaps(facts, both)
@@ -147,10 +147,11 @@ def _is_recurrent(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> bo
     return gates >= _GATES * sum(loop.rounds for loop in loops) and squashed > 0
 
 
-def _gradients(facts: RuleInput, rows: IntArray) -> IntArray:
+def _gradients(facts: RuleInput, found: Sequence[Loop], rows: IntArray) -> IntArray:
     """Return the backward operators of the operators in ``rows`` by their names, if no sequence numbers were recorded:
     the loops of the backward pass that only have gradients of these operators, at least one of them of an operator that
-    runs nowhere else."""
+    runs nowhere else, or as many rounds as a loop that was ``found``. An engine may run the gradients of all
+    activations first, and then those of all biases."""
     trace, order = facts.trace, operator_order(facts.trace)
     canonical = trace.codes("op_name")
     outside = order.row[(facts.in_steps & ~trace.rows("phase", BACKWARD, OPTIMIZER))[order.row]]
@@ -159,11 +160,12 @@ def _gradients(facts: RuleInput, rows: IntArray) -> IntArray:
         {f"{canonical.values[code]}{GRADIENT_SUFFIX}" for code in part.tolist() if code >= 0}
         for part in (codes, np.setdiff1d(codes, elsewhere))
     )
-    loops = [NO_ROWS]
+    loops, rounds = [NO_ROWS], {loop.rounds for loop in found}
     for loop in outermost_loops(backward_loops(trace)):
         part = order.row[loop.first : loop.last]
         names = {canonical.values[code] for code in np.unique(canonical.codes[part]).tolist() if code >= 0}
-        if names - {"accumulate_grad"} <= inside and names & only_here:
+        alike = bool(names & only_here) or loop.rounds in rounds
+        if names - {"accumulate_grad"} <= inside and alike:
             loops.append(part)
     return np.concatenate(loops)
 

@@ -4,13 +4,14 @@ step takes without the profiler, and how much of a step the process did not run 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from perfkit_core.base.language.messages import Text, message
+from perfkit_core.base.language.messages import Message, Text, message
+from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.schema import Column, Int64
 from perfkit_core.trace.model.side_table import RANK, SideTable, rank_cells, structs
 
@@ -51,6 +52,19 @@ class WorkBetween(msgspec.Struct, frozen=True):
             "{share:ratio} of the time lies between the training steps: {where}", share=self.share, where=where
         )
         return message("{text}. Most steps contain such work", text=text) if self.each else text
+
+
+def works_between(findings: Iterable[Finding]) -> Iterator[WorkBetween]:
+    """Yield the work between the steps of each rank, as the findings on a recording say it."""
+    for finding in findings:
+        text = finding.text
+        if finding.code == WORK_BETWEEN and isinstance(text, Message):
+            each = text.values.get("text")
+            values: Mapping[str, Any] = (each if isinstance(each, Message) else text).values
+            where = getattr(values.get("where"), "values", {})
+            yield WorkBetween(
+                values.get("share", 0.0), where.get("function", ""), where.get("place", ""), isinstance(each, Message)
+            )
 
 
 class TimedStep(msgspec.Struct, frozen=True, array_like=True):

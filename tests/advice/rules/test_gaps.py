@@ -7,15 +7,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.rules import host_code
 from perfkit_core.advice.rules.host_gap import find as host_gaps
+from perfkit_core.base.language.messages import render
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.timed_steps import WORK_BETWEEN, WorkBetween
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import BOTH, Rows, call, found, kernel, op, steps
+from tests.support.advised import BOTH, US, Rows, call, found, kernel, op, steps
 from tests.support.frameworks import FRAMEWORKS
 from tests.support.rule_cases import Cases, check_rule
 
@@ -129,3 +133,22 @@ def test_a_range_that_launches_kernels_is_no_work_to_be_moved(launches: int, adv
         call("launch", launches, 10, 2), kernel("k", launches + 20, 900, 2),
     ]  # fmt: skip
     assert [item.evidence["function"] for item in found(host_code.find, steps(rows, 8_000))] == advised
+
+
+def test_work_between_the_steps_is_a_share_of_the_whole_training() -> None:
+    """A step takes 100 µs, and an evaluation 900 µs after every fourth step: 900 of 1300 µs, 225 µs for each step."""
+    work = WorkBetween(900 / 1300, "evaluate", "train.py:20")
+
+    def recording(*works: WorkBetween) -> Trace:
+        notes = (Finding(WORK_BETWEEN, work.text(), note=True) for work in works)
+        return steps([op("aten::add", 0, 50)]).with_findings(*notes)
+
+    (advice,) = advise(recording(work), rules=["work-between-steps"]).advice
+    p = advice.prediction
+    assert (p.saving_ns, p.base_ns, p.ceiling_ns) == (None, 325 * US, 225 * US)
+    assert (advice.place, advice.candidate.evidence["between_ratio"]) == ("train.py:20", work.share)
+    assert "69.2% of the time lies between the training steps: most of it in evaluate" in render(advice.candidate.what)
+    each = msgspec.structs.replace(work, each=True)
+    (advice,) = advise(recording(each), rules=["work-between-steps"]).advice
+    assert (advice.prediction.base_ns, advice.prediction.ceiling_ns) == (100 * US, round(100 * US * work.share))
+    assert advise(recording(), rules=["work-between-steps"]).advice == ()

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from perfkit_core.advice.operators import within
+from perfkit_core.advice.rules import launch_bound, per_tensor_optimizer
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import Rows, call, kernel, op, steps
+from tests.support.advised import Rows, call, found, kernel, op, steps
 from tests.support.rule_cases import Cases, check_rule
 
 NAME = {"torch": "aten::add", "paddle": "add dygraph"}
@@ -22,6 +24,22 @@ def launching(kernels: int = 20, dur: int = 4, sync: bool = True, framework: str
         ]
     rows += [call("cudaDeviceSynchronize", 960, 10, kind="sync")] if sync else []
     return steps(rows, 1000, framework=framework)
+
+
+def test_updates_belong_to_the_rule_of_the_optimizer() -> None:
+    """Twelve tensors are updated one by one after 20 other launches. No launch is claimed twice."""
+    rows: Rows = []
+    for i in range(20):
+        rows += [op(NAME["torch"], 45 * i, 40), call("cudaLaunchKernel", 45 * i + 20, 10, i)]
+        rows += [kernel("gemm", 45 * i + 25, 4, i)]
+    rows += [op("Optimizer.step#SGD.step", 900, 600, kind="optimizer")]
+    for i in range(12):
+        rows += [op("aten::add_", 900 + 50 * i, 40), call("cudaLaunchKernel", 920 + 50 * i, 10, 50 + i)]
+        rows += [kernel("add", 930 + 50 * i, 5, 50 + i)]
+    recording = steps(rows, 1500)
+    (launches,), (updates,) = found(launch_bound.find, recording), found(per_tensor_optimizer.find, recording)
+    assert (len(launches.rows), len(updates.rows)) == (3 * 20, 3)
+    assert not within(recording, updates.rows)[launches.rows].any()
 
 
 def with_one_long_call(count: int) -> Trace:

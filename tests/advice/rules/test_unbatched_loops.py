@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from perfkit_core.advice.loops import forward_loops, outermost_loops
+from perfkit_core.advice.rules.unbatched_loop import find
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import BOTH, Rows, call, kernel, op, steps
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, steps
 from tests.support.rule_cases import Cases, check_rule
 
 WORDS = {
@@ -106,6 +107,18 @@ def test_what_the_rounds_compute() -> None:
         "tensors from lists": steps(in_turn(made * 6, 20), 600),
         "scaled tensors from lists": steps(in_turn([*made, "aten::div"] * 6, 20), 700),
     }, "-rounds")  # fmt: skip
+
+
+def test_gradients_of_biases_belong_to_the_loop() -> None:
+    """Paddle adds up the gradients of all biases after those of all activations. The same operators run once elsewhere,
+    so only the number of rounds shows whose gradients these are."""
+    forward = in_turn(["slice dygraph", "matmul dygraph", "add dygraph", "relu dygraph"] * 5)
+    other = in_turn(["matmul dygraph", "add dygraph"])
+    names = ["Global_ReluGradNode"] * 5 + ["Global_AddGradNode", "Global_MatmulGradNode"] * 5
+    backward = [row | {"phase": "backward"} for row in in_turn(names)]
+    recording = steps([*forward, *later(other, 210), *later(backward, 240)], 400, framework="paddle")
+    (candidate,) = found(find, recording)
+    assert candidate.evidence["calls_per_step"] == 20 + 15
 
 
 @BOTH
