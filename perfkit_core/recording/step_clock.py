@@ -38,6 +38,8 @@ _SECONDS, _THIN_SECONDS = 0.005, 0.02
 """Time between two samples: of recorded steps, and of the rest of a script. A sample takes the lock and the caches from
 the training, which costs it up to 0.1 ms: every 5 ms, 2% to 5% of its time, and a step without the profiler would seem
 so much longer."""
+_DENSE: Final = 100
+"""Number of samples of the rest that are taken as often as those of recorded steps: a short script has few."""
 _SWITCH_SECONDS: Final = 0.0005
 """How long Python code runs on while the sampling thread waits for the GIL. With Python's default of 5 ms, code that
 calls no operator for some ms has no samples, and the operator after it has too many."""
@@ -69,9 +71,9 @@ class FrameSampler:
 
     - ``count_calls``: also count the calls of each function that samples see, in ``calls``: code and name of its module
       → calls. Calls between two samples are not seen, so there are at least as many.
-    - ``thin``: sample less often. Whenever there are too many samples, drop every second one and sample half as often.
-      Otherwise the sampling ends. The samples have whole stacks. While there are other threads, Python's interval
-      stays: a shorter one makes them up to 9% slower."""
+    - ``thin``: soon sample less often. Whenever there are too many samples, drop every second one, and sample half as
+      often. Otherwise the sampling ends. The samples have whole stacks. While there are other threads, Python's
+      interval stays: a shorter one makes them up to 9% slower."""
 
     def __init__(self, count_calls: bool = False, thin: bool = False) -> None:
         self._count_calls, self._thin = count_calls, thin
@@ -164,13 +166,15 @@ class FrameSampler:
 
     def _run(self, thread: int, ended: threading.Event) -> None:
         self.native_id = threading.get_native_id()
-        seconds, depth = (_THIN_SECONDS, sys.getrecursionlimit()) if self._thin else (_SECONDS, _DEPTH)
+        seconds, depth = _SECONDS, sys.getrecursionlimit() if self._thin else _DEPTH
         while not ended.wait(seconds) and len(self._at_ns) < _MOST:
             with self._no_collection():
                 at_ns, key = time.time_ns(), self._stack_of(thread, depth)
             with self._lock:
                 self._at_ns.append(at_ns)
                 self._stack.append(self._stacks.setdefault(key, len(self._stacks)))
+                if self._thin and len(self._at_ns) == _DENSE:
+                    seconds = _THIN_SECONDS
                 if self._thin and len(self._at_ns) == _MOST:
                     del self._at_ns[::2], self._stack[::2]
                     seconds *= 2
