@@ -35,7 +35,6 @@ SENT: Final = [
     ("torch/h100-bert-small", "launch-bound", 0.40, 0.93),
     ("torch/h100-qwen05b", "elementwise-chain", 0.12, 0.40),
     ("torch/h100-vit", "launch-bound", 0.40, 0.84),
-    ("torch/mi250-minitoy-train", "launch-bound", 0.10, 0.25),
     ("torch/mi250-minitoy-train", "fill-then-copy", 0.01, 0.06),
     ("torch/mi300x-bert-small", "launch-bound", 0.40, 0.90),
     ("torch/mi300x-ddp-resnet18-train", "device-malloc", 0.80, 0.93),  # the device works for 7% of a step
