@@ -215,15 +215,7 @@ class TorchDialect(Dialect):
     }
     # each ``ProfilerStep#N`` is a name of its own: the scanner would ask for the label of each step
     scan_rules = ScanRules(needs_reference, b"Profiler", device_arguments=("device", "Device Type", "Device Id"))
-    link_categories = (
-        LAUNCHES,
-        "async_npu",
-        "cpu_to_cuda",
-        "cpu_to_xpu",
-        "cpu_to_mtia",
-        "cpu_to_hpu",
-        "cpu_to_privateuse1",
-    )
+    link_categories = (LAUNCHES, "async_npu", *map("cpu_to_{}".format, ("cuda", "xpu", "mtia", "hpu", "privateuse1")))
     communicates = staticmethod(collectives.communicates)
     described = staticmethod(collectives.described)
     serving_step = staticmethod(serving_step)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfkit_core.base.algorithms import intervals
 from perfkit_core.causes.segments import launching_calls
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source
@@ -564,6 +565,24 @@ def test_launches_are_at_the_beginning_of_arrows(real: Path) -> None:
             assert table["start_ns"][call] <= begin <= table["start_ns"][call] + table["dur_ns"][call]
             checked += 1
     assert checked == 211
+
+
+def test_a_recording_whose_calls_lack_the_ids_of_tasks(traces: Path) -> None:
+    """The numbers were computed from the raw events. Compilation while the device is idle takes 42.5 % of the step."""
+    path = traces.parent / "reports" / "r01_ascend_trace_view.json.gz"
+    if not path.exists():
+        pytest.skip("the report r01 is missing")
+    trace = load(path)
+    work = trace.to_pandas().query("device == 'npu:0'")
+    assert len(work) == 276
+    ends = (work["start_ns"] + work["dur_ns"]).to_numpy()
+    assert intervals.length(intervals.union(work["start_ns"].to_numpy(), ends)) == 1790457
+    names = trace.events["name"].to_pylist()
+    called = Counter(names[call] for call in launching_calls(trace)[work.index].tolist() if call >= 0)
+    assert sum(called.values()) == 274
+    assert called["aclopCompileAndExecute"] > 50
+    shares = dict(view_rows("causes", trace, "cause ratio"))
+    assert shares["compilation of operators"] == pytest.approx(0.425, abs=0.002)
 
 
 @pytest.mark.parametrize(("name", "late"), [("text/level1", 5), ("db/level1", 6)])
