@@ -17,6 +17,7 @@ import pytest
 
 from perfkit_core.compare.against import new_causes, new_layers
 from perfkit_core.compare.attribute.causes import by_layer, causes
+from perfkit_core.compare.report import comparison_report
 from perfkit_core.trace.model.trace import Trace
 from tests.support.compared import attributed
 from tests.support.compared_examples import BASE, FRAMEWORKS, PLANTS, stored
@@ -49,6 +50,15 @@ def assert_first(plant: str, differences: pd.Series[int]) -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_within_a_framework_the_planted_regression_is_first(framework: str, plant: str) -> None:
     assert_first(plant, difference_ns(plant, stored(framework, "mlp", BASE), stored(framework, "mlp", plant)))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_that_does_more_is_comparable(framework: str) -> None:
+    """The copies take most of the operator time of the run that has them."""
+    report = comparison_report(stored(framework, "mlp", BASE), stored(framework, "mlp", "copy"))
+    sentences = [text if isinstance(text, str) else text.template for text in report.headline]
+    assert not any("barely comparable" in text for text in sentences)
+    assert any(text.startswith("By category") for text in sentences)
 
 
 @pytest.mark.parametrize("plant", ["copy", "loader"])
