@@ -58,8 +58,9 @@ _SMALL: Final = 0.05
 """A larger change within noise is reported as "cannot tell", not as "no difference found"."""
 _DEVICE_BOUND: Final = 0.5
 """Steps are device-bound if a device works for at least this share of them."""
-_COMPARABLE: Final = 0.5
-"""Below this matched share of the operator time of both, two runs are barely comparable."""
+_COMPARABLE, _NEARLY_CONTAINED = 0.5, 0.9
+"""Below the first matched share of the operator time of one run, and the second one of the other run, two runs are
+barely comparable."""
 _NEARLY_ALL: Final = 0.9995
 """Above this matched share, the unmatched share is not mentioned, because it would round to 0.0%."""
 
@@ -104,11 +105,11 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
     shares = {(side, time): share for side, places in alignment.matched.items() for time, share in places.items()}
     matched = {key: share for key, share in shares.items() if share is not None}
     least = min((share for (_, time), share in matched.items() if time != "step"), default=1.0)
-    # A run that does all work of the other run, and more, is comparable.
+    # A run that does nearly all work of the other run, and more, is comparable.
     of_time = ([matched[side, time] for side in _UNMATCHED if (side, time) in matched] for time in ("cpu", "device"))
-    most = min((max(both) for both in of_time if both), default=1.0)
+    unlike = any(min(both) < _COMPARABLE and max(both) < _NEARLY_CONTAINED for both in of_time if both)
     sentences += same_recording(result)
-    if most < _COMPARABLE:
+    if unlike:
         text = mark("The runs are barely comparable: {share:ratio} of one run's operator time has no counterpart.")
         sentences.append(message(text, share=1 - least))
         return (*sentences, *hints)
