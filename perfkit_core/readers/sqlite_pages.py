@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core.base.algorithms.addresses import load8
 from perfkit_core.base.algorithms.arrays import IntArray, new_array
 from perfkit_core.base.runtime.compiled import Out, compiled, inlined
 from perfkit_core.base.runtime.primitives import byte
@@ -21,13 +22,14 @@ _PAGE_SIZE: Final = slice(16, 18)
 _RESERVED, _ENCODING, _UTF8 = 20, slice(56, 60), 1
 _HEADER_BYTES: Final = 100
 _INTERIOR, _LEAF = 5, 13
-_MIN_OVERFLOW: Final = 35
+_MIN_OVERFLOW, _LEAST_ROW = 35, 6
 _DEPTH: Final = 24
 _UNREADABLE: Final = -1
 _REAL: Final = 7
 _NULL: Final = -1
 """Stands for null in the result."""
 _ZERO, _NINE, _MOST_DIGITS = 0x30, 0x39, 19
+_HALVES: Final = (np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF), np.uint64(0x00000000FFFFFFFF))
 
 
 def integers(content: npt.NDArray[np.uint8], root: int, positions: Sequence[int], alias: int) -> IntArray | None:
@@ -54,10 +56,11 @@ def integers(content: npt.NDArray[np.uint8], root: int, positions: Sequence[int]
 
 @inlined
 def _unsigned(address, at, count):  # type: ignore[no-untyped-def]
-    number = np.int64(0)
-    for i in range(count):
-        number = (number << 8) | np.int64(byte(address, at + i))
-    return number
+    word = load8(address, at)
+    for step in range(3):  # reverses the bytes
+        bits = np.uint64(8 << step)
+        word = ((word & _HALVES[step]) << bits) | ((word >> bits) & _HALVES[step])
+    return np.int64(word >> np.uint64(64 - 8 * count))
 
 
 @inlined
@@ -103,7 +106,10 @@ def _table(
             continue
         if byte(page, header) != _LEAF:
             return _UNREADABLE
-        for cell in range(count):
+        if header + 8 + _LEAST_ROW * count > usable:
+            return _UNREADABLE
+        rows += 0 if room else count
+        for cell in range(count if room else 0):
             begin = _unsigned(page, header + 8 + 2 * cell, 2)
             if begin < header + 8 + 2 * count or begin + 4 > usable:
                 return _UNREADABLE
@@ -111,7 +117,7 @@ def _table(
             at, row_id = _varint(page, at)
             if size < 1 or size > usable - _MIN_OVERFLOW or at + size > usable or not (first or row_id > last):
                 return _UNREADABLE
-            if room and (rows >= room or not _record(page, at, size, row_id, slots, alias, cells, room, rows)):
+            if rows >= room or not _record(page, at, size, row_id, slots, alias, cells, room, rows):
                 return _UNREADABLE
             rows, last, first = rows + 1, row_id, False
         depth -= 1

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, one_of, picked, to_codes, to_int64
 from perfkit_core.base.algorithms.groupby import parts
+from perfkit_core.readers.ascend.database_columns import json_objects
 from perfkit_core.readers.ascend.host_calls import around
 from perfkit_core.trace.assembly.draft import RECORDED_TYPES, RecordedEvents, integers
 from perfkit_core.trace.model import schema
@@ -68,8 +69,7 @@ def with_memory(recorded: RecordedEvents, allocations: pa.Table | None) -> tuple
             "pid": pa.array(pid, mask=pid < 0), "tid": pa.array(tid, mask=tid < 0),
             "device": allocations["device"].take(pa.array(source)).combine_chunks().dictionary_encode(),
             "bytes": change, "address": source + 1, "total_bytes": pa.array(total, mask=total < 0),
-            "args": pa.array([f'{{"Total Reserved": {level}}}' if level >= 0 else None for level in reserve.tolist()],
-                             pa.string()),
+            "args": json_objects({"Total Reserved": reserve}),
         }
     )  # fmt: skip
     rows = rows.cast(pa.schema([pa.field(name, RECORDED_TYPES[name]) for name in rows.column_names]))

@@ -23,37 +23,28 @@ ByteText = npt.NDArray[np.uint8]
 _SHAPES: Final = re.compile(r'[\d,;\s"]*')
 
 
-def text_of(args: pa.Array, key: str) -> pa.Array:
-    """Return the text of an argument in JSON objects, null where it is missing. Few texts should differ."""
-    hashes, places = _found(args, (key,), True)
-    code, first = distinct([hashes[0]], len(args))
-    text, _, ends = _cells(args)
-    values = []
-    for row in first.tolist():
-        place = int(places[0, row])
-        value = ctypes.string_at(text + place, int(ends[row]) - place) if hashes[0, row] >= 0 else None
-        values.append(None if value is None else value.partition(b'"')[0].decode("utf-8", "replace"))
-    return pa.array(values, pa.string()).take(pa.array(code))
-
-
 def number(args: pa.Array, key: str) -> IntArray:
-    """Return an argument that is not negative, shape (len(args),), or -1 where it is missing or too large."""
-    values: IntArray = numbers(args, key)[0]
+    """Return an argument in JSON objects, shape (len(args),), or -1 where it is missing, negative or too large."""
+    values: IntArray = extracted(args, (key,))[0][0]
     return values
 
 
-def numbers(args: pa.Array, *keys: str) -> IntArray:
-    """Return several arguments as :func:`number` does, shape (len(keys), len(args))."""
-    return _found(args, keys, False)[0]
-
-
-def _found(args: pa.Array, keys: Sequence[str], as_text: bool) -> tuple[IntArray, IntArray]:
-    """Return the numbers of arguments, or the hashes and the places of their texts, shape (len(keys), len(args)). What
-    is missing is -1."""
+def extracted(args: pa.Array, numbers: Sequence[str], texts: Sequence[str] = ()) -> tuple[IntArray, list[pa.Array]]:
+    """Return several arguments as :func:`number` does, shape (len(numbers), len(args)), and the texts of others, null
+    where they are missing. Few texts should differ."""
+    keys = [*numbers, *texts]
     values, places = (filled(len(keys) * len(args), NO_ROW) for _ in range(2))
-    names = np.frombuffer("".join(keys).encode(), np.uint8)
-    _find(*_cells(args), names, np.cumsum([0, *map(len, keys)]), as_text, values, places)
-    return values.reshape(len(keys), -1), places.reshape(len(keys), -1)
+    names, (text, begins, ends) = np.frombuffer("".join(keys).encode(), np.uint8), _cells(args)
+    _find(text, begins, ends, names, np.cumsum([0, *map(len, keys)]), len(numbers), values, places)
+    values, places = values.reshape(len(keys), -1), places.reshape(len(keys), -1)
+    columns = []
+    for hashes, place in zip(values[len(numbers) :], places[len(numbers) :], strict=True):
+        code, first = distinct([hashes], len(args))
+        found = np.where(hashes >= 0, place, ends)[first]  # what is missing is read as empty
+        cells = map(ctypes.string_at, (text + found).tolist(), (ends[first] - found).tolist())
+        values_ = pa.array([cell.partition(b'"')[0].decode("utf-8", "replace") for cell in cells], pa.string())
+        columns.append(values_.take(pa.array(code, mask=hashes < 0)))
+    return values[: len(numbers)], columns
 
 
 def _cells(args: pa.Array) -> tuple[int, IntArray, IntArray]:
@@ -68,10 +59,11 @@ _QUOTE, _BACKSLASH, _COLON, _SPACE, _ZERO, _NINE, _MOST_DIGITS = 0x22, 0x5C, 0x3
 
 @compiled
 def _find(
-    text: int, begins: IntArray, ends: IntArray, names: ByteText, name_ends: IntArray, as_text: int,
+    text: int, begins: IntArray, ends: IntArray, names: ByteText, name_ends: IntArray, first_text: int,
     values: Out[IntArray], places: Out[IntArray],
 ) -> None:  # fmt: skip
-    """Set the items ``key * rows + row`` for the first value of each key in ``text[begins[row]:ends[row]]``."""
+    """Set the items ``key * rows + row`` for the first value of each key in ``text[begins[row]:ends[row]]``. The values
+    of keys from ``first_text`` on are texts. Each quote may begin a key, for it is not known which one does."""
     rows = len(begins)
     for row in range(rows):
         at, end = begins[row], ends[row]
@@ -79,17 +71,21 @@ def _find(
             at += 1
             if byte(text, at - 1) != _QUOTE:
                 continue
+            stop = at
+            while stop < end and byte(text, stop) != _QUOTE:
+                stop += 1
             for key in range(len(name_ends) - 1):
                 length, cell = name_ends[key + 1] - name_ends[key], key * rows + row
-                if at + length >= end or byte(text, at + length) != _QUOTE or values[cell] >= 0:
+                if stop - at != length or stop == end or values[cell] >= 0:
                     continue
                 same = np.int64(0)
                 while same < length and byte(text, at + same) == names[name_ends[key] + same]:
                     same += 1
-                begin = _value(text, at + length + 1, end) if same == length else end
+                begin = _value(text, stop + 1, end) if same == length else end
                 if begin < end:
                     places[cell] = begin + 1
-                    values[cell] = _hash(text, begin, end) if as_text else _number(text, begin, end)
+                    values[cell] = _number(text, begin, end) if key < first_text else _hash(text, begin, end)
+            at = stop
 
 
 @inlined

@@ -12,29 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, first_match, to_codes
+from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, first_match, joined, to_codes
 from perfkit_core.base.algorithms.groupby import distinct
 from perfkit_core.base.language.messages import message
 from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.readers.ascend import arguments, device_tasks, host_calls
 from perfkit_core.readers.ascend.allocations import ALLOCATIONS
-from perfkit_core.readers.ascend.database_columns import (
-    constant,
-    device_names,
-    digits,
-    encoded,
-    json_objects,
-    mapped,
-    nullable,
-    quoted,
-)
+from perfkit_core.readers.ascend.database_columns import device_names, encoded, json_objects, mapped, nullable, quoted
 from perfkit_core.readers.ascend.device_tasks import BACKEND, DETAILS
 from perfkit_core.readers.ascend.host_calls import DEQUEUE, ENQUEUE, QUEUE_NUMBER
 from perfkit_core.readers.ascend.rank_folder import groups
 from perfkit_core.readers.chrome.dialect import Label
 from perfkit_core.readers.chrome.reader import without_start
 from perfkit_core.readers.sqlite_file import Database, SqliteFormat
-from perfkit_core.trace.assembly.draft import EXTERNAL, RECORDED_TYPES
+from perfkit_core.trace.assembly.draft import EXTERNAL, RECORDED_TYPES, by_time, integers
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.account import SUM, ReadEvents
 from perfkit_core.trace.model.meta import Device, Finding
@@ -57,15 +48,6 @@ _TIMES: Final = {"startNs", "timestampNs", "timestamp", "timeStamp"}
 _STRINGS: Final = "STRING_IDS"
 _IS_SMALL: Final = re.compile(r"STRING_IDS|ENUM_\w+|RANK_DEVICE_MAP|NPU_INFO|META_DATA")
 _SUMS: Final = frozenset({"OVERLAP_ANALYSIS", "STEP_TIME", "SESSION_TIME_INFO"})
-_SCHEMA: Final = pa.schema(
-    [
-        pa.field(name, RECORDED_TYPES[name])
-        for name in (
-            "name", "kind", "category", "start_ns", "dur_ns", "pid", "tid", "device", "stream", "correlation", EXTERNAL,
-            "step", "phase", "layer", "sequence", "shapes", "dtypes", "stack", "args",
-        )
-    ]
-)  # fmt: skip
 _PARTS: Final = {"id": "globalTaskId", "part_type": "taskType", "source": "srcRank", "target": "dstRank",
                  "transport": "transportType", "bytes": "size", "data": "dataType", "link": "linkType"}  # fmt: skip
 Labels = Callable[[str, str], Label]
@@ -105,7 +87,13 @@ class AscendDatabase:
             self._ranges("GC_RECORD", schema.PYTHON, host_calls.COLLECTOR, host_calls.COLLECTOR),
         )
         tables = (self._host(), self._calls(), *ranges, self._tasks(), self._collectives())
-        return pa.concat_tables(tables).unify_dictionaries()
+        table = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+        for at, name in enumerate(table.column_names):
+            if name != "args":  # whole columns are read faster
+                is_integer = pa.types.is_int64(RECORDED_TYPES[name])
+                whole = nullable(integers(table, name)) if is_integer else joined(table[name])
+                table = table.set_column(at, name, whole)
+        return table
 
     def rank(self) -> int | None:
         """The rank of the process, None if it is not recorded."""
@@ -207,7 +195,7 @@ class AscendDatabase:
         links = np.where(queue, cells["link"], NO_ROW)
         number = first_match(links, self._links["id"], self._links["connection"])
         steps = np.array([NO_ROW if label.step is None else label.step for label in labels], np.int64)
-        args = json_objects({"Fwd thread id": digits(cells["forward"]), QUEUE_NUMBER: digits(number)})
+        args = json_objects({"Fwd thread id": cells["forward"], QUEUE_NUMBER: number})
         shapes, dtypes = self._text(cells["shapes"]), self._text(cells["dtypes"])
         if arguments.are_shapes(dtypes.dictionary.to_pylist()):  # some versions swap both columns
             shapes, dtypes = dtypes, shapes
@@ -232,9 +220,10 @@ class AscendDatabase:
 
     def _ranges(self, table: str, kind: str, category: str, name: str | None = None) -> pa.Table:
         cells = self._timed(table, {"name": "message", "thread": "globalTid"})
-        count = len(cells["start_ns"])
-        names = self._text(cells["name"]) if name is None else constant(name, count)
-        return self._table(cells, {"name": names, "kind": constant(kind, count), "category": constant(category, count)})
+        same = np.zeros(len(cells["start_ns"]), np.int64)
+        columns = {key: encoded([value], same) for key, value in (("kind", kind), ("category", category))}
+        names = self._text(cells["name"]) if name is None else encoded([name], same)
+        return self._table(cells, {"name": names, **columns})
 
     def _tasks(self) -> pa.Table:
         keys = {"id": "globalTaskId", "type": "taskType", "device": "deviceId", "stream": "streamId", "task": "taskId",
@@ -275,7 +264,7 @@ class AscendDatabase:
             {
                 "data_type": quoted(self._named(cells["type"], "ENUM_HCCL_DATA_TYPE")),
                 "alg_type": quoted(self._text(cells["algorithm"])),
-                "count": digits(cells["count"]),
+                "count": cells["count"],
                 device_tasks.RANK_SIZE: mapped(self._text(cells["group"]), sizes.get),
             }
         )
@@ -293,11 +282,11 @@ class AscendDatabase:
         return json_objects(
             {
                 device_tasks.TASK_TYPE: quoted(self._text(cells["type"])),
-                "Task Id": digits(cells["task"]), "Subtask Id": digits(cells["part"]),
+                "Task Id": cells["task"], "Subtask Id": cells["part"],
                 device_tasks.PART_TYPE: quoted(self._text(part["part_type"])),
-                device_tasks.OWN_RANK: digits(ranks["source"]), device_tasks.OTHER_RANK: digits(ranks["target"]),
+                device_tasks.OWN_RANK: ranks["source"], device_tasks.OTHER_RANK: ranks["target"],
                 **{f"{name} type": quoted(texts) for name, texts in named.items()},
-                device_tasks.PART_BYTES: digits(part["bytes"]), device_tasks.COPY_BYTES: digits(size),
+                device_tasks.PART_BYTES: part["bytes"], device_tasks.COPY_BYTES: size,
                 "direction": quoted(self._named(way, "ENUM_MEMCPY_OPERATION")),
             }
         )  # fmt: skip
@@ -318,8 +307,9 @@ class AscendDatabase:
         cells = self._columns(table, {**keys, "start_ns": "startNs", "end_ns": "endNs"})
         timed = (cells["start_ns"] > 0) & (cells["end_ns"] >= cells["start_ns"])
         self._timed_rows += int(timed.sum())
-        if not timed.all():
-            self._untimed[table] = int((~timed).sum())
+        if timed.all():
+            return cells
+        self._untimed[table] = int((~timed).sum())
         return {name: values[timed] for name, values in cells.items()}
 
     def _columns(self, table: str, keys: Mapping[str, str]) -> dict[str, IntArray]:
@@ -347,23 +337,24 @@ class AscendDatabase:
         self._lost[enum] += int(unknown[code].sum()) if unknown.any() else 0
         return encoded([names.get(number) for number in used], code)
 
-    def _refer(self, table: str, keys: IntArray, targets: IntArray) -> None:
-        """Count the keys that the rows of a table with the keys ``targets`` lack. A table without rows lacks none."""
+    def _refer(self, table: str, keys: IntArray, targets: IntArray, counts: IntArray | int = 1) -> None:
+        """Add up the ``counts`` of the keys that the rows of a table with the keys ``targets`` lack. A table without
+        rows lacks none."""
         if len(targets):
-            self._lost[table] += int(((first_match(keys, targets, targets) == NO_ROW) & (keys != _NONE)).sum())
+            missing = (first_match(keys, targets, targets) == NO_ROW) & (keys != _NONE)
+            self._lost[table] += int((counts * missing).sum())
 
     def _stacks(self, chains: IntArray) -> pa.DictionaryArray:
         """Return the stacks with these ids, innermost frame first."""
         cells = self._columns("PYTORCH_CALLCHAINS", {"id": "id", "frame": "stack", "depth": "stackDepth"})
-        self._refer("PYTORCH_CALLCHAINS", chains[chains >= 0], cells["id"])
-        self._refer("PYTORCH_API", cells["id"], chains)
-        order = np.lexsort((cells["depth"], cells["id"]))
-        frames = self._text(cells["frame"][order])
-        codes = frames.indices.fill_null(NO_ROW).to_numpy()
-        texts = [*frames.dictionary.to_pylist(), ""]
-        ids = cells["id"][order]
+        order = by_time(cells["id"], -cells["depth"])  # by id, then by depth
+        ids, frames = (cells[name] if order is None else cells[name][order] for name in ("id", "frame"))
+        codes, texts = to_codes([self._text(frames)], len(frames))
+        texts = [*texts, ""]
         first = np.flatnonzero(np.diff(ids, prepend=-2))
         length = np.diff(first, append=len(ids))
+        self._refer("PYTORCH_CALLCHAINS", chains[chains >= 0], ids[first])
+        self._refer("PYTORCH_API", ids[first], chains, length)
         # Many chains are alike. Each has a number: that of the chain without its last frame, with this frame.
         of_chain, longest = np.zeros(len(first), np.int64), int(length.max(initial=0))
         for depth in range(longest):
@@ -377,21 +368,18 @@ class AscendDatabase:
         return encoded(stacks, first_match(chains, ids[first], of_chain))
 
     def _table(self, cells: Mapping[str, Any], columns: dict[str, Any]) -> pa.Table:
-        count = len(cells["start_ns"])
-        columns = {"start_ns": cells["start_ns"], "dur_ns": cells["end_ns"] - cells["start_ns"], **columns}
+        same = np.zeros(len(cells["start_ns"]), np.int64)
+        duration = cells["end_ns"] - cells["start_ns"]
+        columns = {"start_ns": nullable(cells["start_ns"]), "dur_ns": nullable(duration), **columns}
         if "correlation" in cells:
             columns["correlation"] = nullable(cells["correlation"])
         if "device" in cells:
-            columns |= {"kind": constant(schema.UNKNOWN, count), "device": device_names(cells["device"]),
+            columns |= {"kind": encoded([schema.UNKNOWN], same), "device": device_names(cells["device"]),
                         EXTERNAL: nullable(self._operators_of(cells["correlation"]))}  # fmt: skip
         if "thread" in cells:
             thread = cells["thread"]
             tid = np.where(thread >= 0, thread & (2**32 - 1), NO_ROW)
-            columns |= {"pid": nullable(thread >> 32), "tid": nullable(tid), "device": constant(schema.CPU, count)}
-        columns["name"] = pc.fill_null(columns["name"].cast(pa.string()), "unnamed").dictionary_encode()
-        arrays = []
-        for field in _SCHEMA:
-            column = columns.get(field.name)
-            array = pa.nulls(count, field.type) if column is None else column
-            arrays.append(array if isinstance(array, pa.Array) else pa.array(array))
-        return pa.table([array.cast(field.type) for array, field in zip(arrays, _SCHEMA, strict=True)], _SCHEMA)
+            columns |= {"pid": nullable(thread >> 32), "tid": nullable(tid), "device": encoded([schema.CPU], same)}
+        if columns["name"].null_count:
+            columns["name"] = pc.fill_null(columns["name"].cast(pa.string()), "unnamed").dictionary_encode()
+        return pa.table({name: column.cast(RECORDED_TYPES[name]) for name, column in columns.items()})

@@ -30,7 +30,7 @@ from perfkit_core.base.algorithms.arrays import (
     valid,
 )
 from perfkit_core.base.algorithms.groupby import distinct
-from perfkit_core.readers.ascend.arguments import combined, number, numbers, text_of
+from perfkit_core.readers.ascend.arguments import combined, extracted
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells
 from perfkit_core.trace.assembly.labels import with_sizes
 from perfkit_core.trace.model import collective, device_task, schema
@@ -43,7 +43,8 @@ _TASK: Final = ("Task Id", "Subtask Id")
 _PART: Final = ("task id", "context id")
 PART_BYTES, COPY_BYTES = "size(Byte)", "dataSize(B)"
 """Arguments with the size of a part of a collective, and of a copy."""
-_STREAM: Final = "stream id"
+_SIZES: Final = (PART_BYTES, COPY_BYTES)
+_NUMBERS: Final = (*_SIZES, "stream id", *_PART, *_TASK)
 RANK_SIZE: Final = "rank_size"
 """Argument of a collective with the number of ranks in its group."""
 OWN_RANK, OTHER_RANK = "src rank", "dst rank"
@@ -106,8 +107,8 @@ def with_tasks(
     rows = np.flatnonzero(devices.rows(*(device for device in devices.values if device.startswith(f"{BACKEND}:"))))
     if not len(rows):
         return recorded.without(left_out), 0, len(details)
-    args = picked(columns["args"], rows)
-    types, described_parts = text_of(args, TASK_TYPE), valid(text_of(args, PART_TYPE))
+    given, (types, part_types) = extracted(picked(columns["args"], rows), _NUMBERS, (TASK_TYPE, PART_TYPE))
+    described_parts = valid(part_types)
     kinds, whole = _kinds(picked(columns["name"], rows), types)
     on_plane = described_parts & ~valid(types)
     connection = integers(columns, "correlation")[rows]
@@ -118,12 +119,12 @@ def with_tasks(
     columns = with_cells(columns, "kind", rows, pa.array(kinds.tolist(), pa.string()).dictionary_encode())
     columns = _with_directions(columns, rows[kinds == schema.MEMCPY], copy_kind)
     columns = _with_streams(columns, rows[whole], rows[parts & ~on_plane])
-    columns, second = _with_parts(columns, rows, args, on_plane)
+    columns, second, first = _with_parts(columns, rows, given, on_plane)
+    given[:, first] = np.where(given[:, first] < 0, given[:, np.searchsorted(rows, second)], given[:, first])
     recorded = _with_collectives(replace(recorded, columns=columns), rows[whole])
-    sized = rows[parts | (kinds == schema.MEMCPY)]
-    args = picked(recorded.columns["args"], sized)
-    sizes = numbers(args, PART_BYTES, COPY_BYTES).max(axis=0)
-    recorded = with_sizes(recorded, sized[sizes >= 0], sizes[sizes >= 0])
+    sizes = given[: len(_SIZES)].max(axis=0)
+    sized = (parts | (kinds == schema.MEMCPY)) & (sizes >= 0)
+    recorded = with_sizes(recorded, rows[sized], sizes[sized])
     recorded, matched = _with_details(recorded, rows[kinds == schema.KERNEL], details)
     return recorded.without(np.union1d(left_out, second)), len(second), len(details) - matched
 
@@ -168,16 +169,19 @@ def _with_streams(columns: pa.Table, whole: IntArray, parts: IntArray) -> pa.Tab
     return with_cells(columns, "stream", whole, pa.array(found, mask=found < 0))
 
 
-def _with_parts(columns: pa.Table, rows: IntArray, args: pa.Array, on_plane: BoolArray) -> tuple[pa.Table, IntArray]:
-    """Add what the planes of collectives say about tasks to the tasks on the streams. Return the events, and the rows
-    on planes whose task is on a stream."""
+def _with_parts(
+    columns: pa.Table, rows: IntArray, given: IntArray, on_plane: BoolArray
+) -> tuple[pa.Table, IntArray, IntArray]:
+    """Add what the planes of collectives say about tasks to the tasks on the streams. ``given`` has the arguments
+    _NUMBERS of the tasks ``rows``. Return the events, the rows on planes whose task is on a stream, and the places of
+    these tasks in ``rows``."""
     part, task = rows[on_plane], rows[~on_plane]
     if not len(part):
-        return columns, part
+        return columns, part, part
     start = integers(columns, "start_ns")
-    of_part, of_task = args.filter(pa.array(on_plane)), args.filter(pa.array(~on_plane))
-    of_streams = number(of_part, _STREAM), integers(columns, "stream")[task]
-    of_tasks = zip(numbers(of_part, *_PART), numbers(of_task, *_TASK), strict=True)
+    of_part, of_task = given[len(_SIZES) :, on_plane], given[len(_SIZES) :, ~on_plane]
+    of_streams = of_part[0], integers(columns, "stream")[task]
+    of_tasks = zip(of_part[1:3], of_task[3:], strict=True)
     codes, _ = distinct(map(np.concatenate, (of_streams, *of_tasks)), len(rows))
     place_of_part, place_of_task = (
         _places(codes[part_of_codes], start[of_codes])
@@ -185,12 +189,12 @@ def _with_parts(columns: pa.Table, rows: IntArray, args: pa.Array, on_plane: Boo
     )
     other = first_match(place_of_part, place_of_task, task)
     same = (other != NO_ROW) & (np.abs(start[other] - start[part]) <= _NEAR_NS)
-    targets = other[same]
-    by_target = np.argsort(targets)
-    mine = pc.utf8_slice_codeunits(picked(columns["args"], targets[by_target]), 0, -1)
-    more = pc.utf8_slice_codeunits(columns["args"].take(pa.array(part[same][by_target])).combine_chunks(), 1)
+    by_target = np.argsort(other[same])
+    targets, second = other[same][by_target], part[same][by_target]
+    mine = pc.utf8_slice_codeunits(picked(columns["args"], targets), 0, -1)
+    more = pc.utf8_slice_codeunits(columns["args"].take(pa.array(second)).combine_chunks(), 1)
     texts = pc.binary_join_element_wise(mine, more, ", ")
-    return with_cells(columns, "args", targets[by_target], texts), part[same]
+    return with_cells(columns, "args", targets, texts), second, np.searchsorted(rows, targets)
 
 
 def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
@@ -235,12 +239,10 @@ def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvent
     if not len(rows):
         return recorded
     names = picked(recorded.columns["name"], rows).to_pylist()
-    args = picked(recorded.columns["args"], rows)
-    counts, ranks = numbers(args, "count", RANK_SIZE).tolist()
+    given, (types,) = extracted(picked(recorded.columns["args"], rows), ("count", RANK_SIZE), ("data_type",))
+    counts, ranks = given.tolist()
     facts, sizes = [], np.full(len(rows), -1, np.int64)
-    for at, (name, count, members, of_type) in enumerate(
-        zip(names, counts, ranks, text_of(args, "data_type").to_pylist(), strict=True)
-    ):
+    for at, (name, count, members, of_type) in enumerate(zip(names, counts, ranks, types.to_pylist(), strict=True)):
         match = _COLLECTIVE.fullmatch(name)
         call = match["call"].lower() if match else name.lower()
         dtype, element_bytes = _TYPES.get(of_type or "", (None, 0))
@@ -272,14 +274,12 @@ def with_awaited_ranks(
     columns = recorded.columns
     wholes = recorded.tables[collective.TABLE.name]["row"].to_numpy()
     parts = np.flatnonzero(one_of(columns["kind"], schema.OTHER))
-    args = picked(columns["args"], parts)
-    found = numbers(args, OWN_RANK, OTHER_RANK, PART_BYTES)
-    pair, moved = found[:2].T, found[2]
+    given, (types,) = extracted(picked(columns["args"], parts), (OWN_RANK, OTHER_RANK, PART_BYTES), (PART_TYPE,))
+    pair, moved = given[:2].T, given[2]
     connection, start = integers(columns, "correlation"), integers(columns, "start_ns")
     place = first_match(connection[parts], connection[wholes], np.arange(len(wholes)))
     remote = (pair >= 0).all(axis=1) & (pair[:, 0] != pair[:, 1]) & (pair[:, 1] < _NO_RANK) & (place != NO_ROW)
     parts, pair, place, moved = parts[remote], pair[remote], place[remote], moved[remote]
-    args = args.filter(pa.array(remote))
     of_pair, first = distinct(pair.T, len(pair))
     named = np.array([_in_run(own, other, rank, groups) for own, other in pair[first].tolist()], np.int64)
     awaited = named[of_pair]
@@ -287,7 +287,7 @@ def with_awaited_ranks(
     transfer = np.full(len(wholes), never)
     moves = moved > 0
     np.minimum.at(transfer, place[moves], start[parts[moves]])
-    waits = np.asarray(pc.match_substring_regex(text_of(args, PART_TYPE), _WAIT).fill_null(False), np.bool_)
+    waits = np.asarray(pc.match_substring_regex(types, _WAIT).fill_null(False), np.bool_)[remote]
     early = np.flatnonzero(waits & (start[parts] < transfer[place]) & (transfer[place] < never))
     end = start + integers(columns, "dur_ns")
     early = early[np.lexsort((end[parts[early]], place[early]))]

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked, to_codes, valid
 from perfkit_core.base.algorithms.groupby import distinct
-from perfkit_core.readers.ascend.arguments import number, text_of
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.readers.ascend.arguments import extracted, number
 from perfkit_core.readers.chrome.unlabelled import LinkEnds, linked_work
 from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
 from perfkit_core.trace.model import schema
@@ -62,9 +63,9 @@ def device_number(shown: int, processes: Collection[int]) -> int:
 def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> RecordedEvents:
     """Return the events in which calls, ranges of mstx and the garbage collector have their kind and process, and calls
     also their name and level. ``process_names`` are those of the metadata."""
-    columns, pid = recorded.columns, integers(recorded.columns, "pid")
+    columns, pid = recorded.columns, integers(recorded.columns, "pid").copy()
     marks = np.flatnonzero(one_of(columns["device"], schema.CPU) & one_of(columns["kind"], schema.UNKNOWN))
-    marks = marks[valid(text_of(picked(columns["args"], marks), _MARK_TYPE))]
+    marks = marks[valid(extracted(picked(columns["args"], marks), (), (_MARK_TYPE,))[1][0])]
     for name, value in (("kind", schema.ANNOTATION), ("category", MARK)):
         columns = with_cells(columns, name, marks, pa.repeat(value, len(marks)).dictionary_encode())
     rows = np.flatnonzero(np.isin(pid, shown_calls(process_names)) & one_of(columns["kind"], schema.RUNTIME))
@@ -150,7 +151,7 @@ def with_queued_work(recorded: RecordedEvents) -> RecordedEvents:
     """Return the events with an external id for device work, and the operator that enqueued its call, if they have no
     external id."""
     columns = recorded.columns
-    external, correlation = integers(columns, EXTERNAL), integers(columns, "correlation")
+    external, correlation = integers(columns, EXTERNAL).copy(), integers(columns, "correlation")
     work = np.flatnonzero(~one_of(columns["device"], schema.CPU) & (external == NO_ROW) & (correlation >= 0))
     calls = np.flatnonzero(one_of(columns["kind"], schema.RUNTIME, schema.SYNC) & (correlation >= 0))
     call = first_match(correlation[work], correlation[calls], calls)
@@ -179,7 +180,7 @@ def with_operator_details(recorded: RecordedEvents) -> RecordedEvents:
     columns = recorded.columns
     operators = np.flatnonzero(one_of(columns["kind"], schema.OPERATOR))
     codes, values = to_codes([picked(columns["name"], operators)], len(operators))
-    called = set(picked(columns["name"], np.flatnonzero(one_of(columns["category"], DEQUEUE))).to_pylist())
+    called = set(picked(columns["name"], np.flatnonzero(one_of(columns["category"], DEQUEUE))).unique().to_pylist())
     external = integers(columns, EXTERNAL)
     of_work = external[~one_of(columns["device"], schema.CPU)]
     launching = first_match(external[operators], of_work, of_work) != NO_ROW
@@ -214,9 +215,16 @@ def around(rows: IntArray, start: IntArray, end: IntArray, times: IntArray) -> I
     the times of ``rows``."""
     order = np.argsort(start, kind="stable")
     at = np.searchsorted(start[order], times, side="right")
-    found = np.full(len(times), NO_ROW)
-    for back in range(1, min(_TRIED, len(rows)) + 1):
-        event = order[np.maximum(at - back, 0)]
-        inside = (at >= back) & (end[event] >= times) & (found == NO_ROW)
-        found[inside] = rows[event[inside]]
-    return found
+    place = np.empty(len(times), np.int64)
+    _latest(at, end[order], times, place)
+    return np.append(rows[order], NO_ROW)[place]
+
+
+@compiled
+def _latest(at: IntArray, ends: IntArray, times: IntArray, place: Out[IntArray]) -> None:
+    """Set the last place before ``at`` whose event lasts until the time, or -1."""
+    for i in range(len(times)):
+        last = at[i] - 1
+        while last >= 0 and last >= at[i] - _TRIED and ends[last] < times[i]:
+            last -= 1
+        place[i] = last if last >= at[i] - _TRIED else -1

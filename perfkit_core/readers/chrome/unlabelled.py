@@ -214,7 +214,7 @@ def with_links(recorded: RecordedEvents, links: LinkEnds) -> tuple[RecordedEvent
     operators = one_of(columns["kind"], *schema.OPERATOR_KINDS)
     operator = np.where(source == NO_ROW, NO_ROW, _rows_at(columns, operators, links)[source])
     linked = np.flatnonzero((operator != NO_ROW) & (work != NO_ROW))
-    external = integers(columns, EXTERNAL)
+    external = integers(columns, EXTERNAL).copy()
     number = external.max(initial=0) + 1 + linked
     lost = len(work) - len(linked)
     operator, work = operator[linked], work[linked]
@@ -253,7 +253,8 @@ def _rows_at(columns: pa.Table, mask: BoolArray, links: LinkEnds) -> IntArray:
     """Return for each end of a link the last row of the mask with its thread and time, or -1. In a sorted table, it is
     the innermost event."""
     cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
-    rows = np.flatnonzero(mask & np.isin(cells[2], links.time_ns))
+    rows, times = np.flatnonzero(mask), np.sort(links.time_ns)
+    rows = rows[times[np.searchsorted(times[:-1], cells[2][rows])] == cells[2][rows]]
     ends = (links.pid, links.tid, links.time_ns)
     keys = [np.concatenate([values[rows], cells_of_ends]) for values, cells_of_ends in zip(cells, ends, strict=True)]
     code, _ = distinct(keys, len(rows) + len(links.id))

@@ -153,7 +153,7 @@ def assemble_ranks(
     if len(ranks) < 2:
         return assemble(recorded, structs.replace(meta, ranks=ranks), quality, next(iter(ranks), None), operator_names)
     parts: list[Trace] = []
-    of_row = integers(recorded.columns, "rank")
+    of_row = integers(recorded.columns, "rank").copy()
     of_row[of_row == NO_ROW] = ranks[0]  # no event is lost, also in a damaged file
     for rank in ranks:
         rows = np.flatnonzero(of_row == rank)

@@ -111,10 +111,10 @@ class RecordedEvents:
 
 
 def integers(columns: pa.Table, name: str) -> IntArray:
-    """Return a copy of an integer column, shape (rows,), with -1 for null, and for all rows if it is missing."""
+    """Return an integer column, read-only, shape (rows,), with -1 for null, and for all rows if it is missing."""
     if name not in columns.column_names:
         return np.full(columns.num_rows, NO_ROW)
-    return to_int64(columns[name].chunks, columns.num_rows, NO_ROW).copy()
+    return to_int64(columns[name].chunks, columns.num_rows, NO_ROW)
 
 
 def with_integers(columns: pa.Table, name: str, values: IntArray) -> pa.Table:
