@@ -313,7 +313,7 @@ def profiler_time(base: Base | None, of: str) -> Message | None:
     lost = message(", {share:ratio} of it lost to other processes", share=base.lost) if base.lost > NOTABLE else None
     how = message("estimated") if base.error is None else message("measured")
     if less_waits(base):
-        how = message("measured, less waits for a processor")
+        how = message("measured, without waits for a processor")
     elif base.error is not None and base.error > NOTABLE:
         how = message("replayed; {measured:ns} were measured", measured=base.measured_ns)
     return message(

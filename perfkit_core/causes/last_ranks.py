@@ -42,7 +42,7 @@ _AT_LEAST: Final = mark(
     "Other ranks wait at least {time:ns} in total for rank {rank} (number of collectives: {count}, of ranks: {others}; "
     "the recordings of other ranks are missing)"
 )
-_UNREAD: Final = mark("Rank {rank}, for which others wait, was not read: its recording would show what holds it.")
+_UNREAD: Final = mark("Rank {rank}, for which others wait, was not read: its recording would show what delays it.")
 _HELD: Final = mark("{wait}. Of the time by which it comes later, {share:ratio} is in {cause}.")
 _UNNAMED: Final = mark("{wait}. No single cause takes a quarter of the time by which it comes later.")
 _KINDS: Final = {

@@ -37,8 +37,8 @@ _ORIGINS: Final = {
 }
 _ALONE: Final = (mark("{names} in base only"), mark("{names} in other only"))
 _UNMATCHED: Final = {
-    "base": mark("Of the base, {parts:and} have no match in the other run."),
-    "other": mark("Of the other run, {parts:and} have no match in the base."),
+    "base": mark("The other run has no match for {parts:and} of the base."),
+    "other": mark("The base has no match for {parts:and} of the other run."),
 }
 _TIMES: Final = {
     "cpu": mark("{share:ratio} of the host operator time{operators}"),

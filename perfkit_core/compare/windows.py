@@ -155,7 +155,7 @@ def _only_enqueues(trace: Trace) -> bool:
 
 def _compared(trace: Trace, device: bool) -> Trace:
     """Return the trace without the steps that cannot be compared, and with findings that say so."""
-    cut = message("the recording ended before its device work")
+    cut = message("the recording ended before its device work did")
     if not device:
         earlier = message("devices finish earlier work in it")
         trace = _left_out(trace, _cut_off(trace), cut, keep=True)
@@ -165,7 +165,7 @@ def _compared(trace: Trace, device: bool) -> Trace:
     trace = trace.with_findings(Finding(DEVICE_CLOCK, text, note=True))
     rank = trace.ints("rank")[step_rows.step_rows(trace)]
     first = np.append(True, rank[1:] != rank[:-1])[: len(rank)]
-    return _left_out(trace, first, message("its begin on the device is unknown"), keep=True)
+    return _left_out(trace, first, message("its start on the device is unknown"), keep=True)
 
 
 def _left_out(trace: Trace, mask: BoolArray, why: Message, keep: bool = False) -> Trace:

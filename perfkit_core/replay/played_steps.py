@@ -173,9 +173,12 @@ def steps(replay: Replay) -> Steps:
         number, rank = trace.ints("step")[rows], trace.ints("rank")[rows]
         first, after = replay.first[rows], replay.after[rows]
     elif len(lanes):
-        nodes = np.flatnonzero(graph.lane == np.bincount(lanes).argmax())
-        nodes = nodes[graph.start_ns[nodes].argsort(kind="stable")]
-        first, after = nodes[:1], nodes[-1:]
+        nodes = np.flatnonzero(graph.on_host)
+        nodes = nodes[np.lexsort((graph.start_ns[nodes], lanes))]
+        _, begin, count = np.unique(graph.lane[nodes], return_index=True, return_counts=True)
+        last = begin + count - 1
+        longest = (graph.start_ns[nodes[last]] - graph.start_ns[nodes[begin]]).argmax()  # of all threads
+        first, after = nodes[begin[longest], None], nodes[last[longest], None]
         number, rank = np.full(1, -1, np.int64), replay.rank[graph.lane[first]]
     else:
         number = rank = first = after = np.empty(0, np.int64)

@@ -69,4 +69,4 @@ def test_a_rank_that_was_not_read_is_named_if_a_device_waits_for_it() -> None:
     rows = [row for row, name in enumerate(both.events["name"].to_pylist()) if name == KERNEL]
     waits = {"row": rows, "awaited": [2, 2], "after_ns": [10, 10], "wait_ns": [3_100, 2_800]}
     (sentence,) = map(english, last_ranks(both.with_tables(awaited_ranks=AWAITED.table(waits))))
-    assert sentence == "Rank 2, for which others wait, was not read: its recording would show what holds it."
+    assert sentence == "Rank 2, for which others wait, was not read: its recording would show what delays it."

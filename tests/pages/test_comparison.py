@@ -145,7 +145,7 @@ def test_new_causes_come_first(opened: Opened, tmp_path: Path) -> None:
         recorded(tmp_path / name, [ms + more for ms in STEADY[:6]]) for name, more in (("t", 30), ("o", 0), ("n", 9))
     )
     page = opened(written(tmp_path, "compare", theirs, new, "--against", theirs, old, "--noise", "1%"))
-    text = "since the earlier pair of runs, the difference in step time (other run minus base run) rose by 9.00 ms"
+    text = "since the earlier pair of runs, the difference in step time (other run minus base run) changed by +9.00 ms"
     expect(page.locator(".headline li").first).to_contain_text(text)
     bars = drawn(page, "New differences").evaluate("chart => chart.calcdata[0].map((bar) => bar.s1)")
     assert [bars[0], bars[-1]] == [-30, -21]

@@ -128,7 +128,7 @@ def _operators(facts: RuleInput) -> list[Candidate]:
         rows=rows,
         method="none",
         share_ns=round(spent),
-        preconditions=(message("the steps 0 and 1, which may compile each operator for the first time, do not count"),),
+        preconditions=(message("steps 0 and 1, which may compile each operator for the first time, do not count"),),
         risks=(message("Operators that were compiled before, for any shape, may run longer."),),
         words={"compiles": "operators"},
     )]  # fmt: skip

@@ -98,7 +98,7 @@ def _timed(timed: TimedSteps) -> dict[str, Fact]:
             how = message("recorded steps are {share:ratio} shorter", share=-share)
         if waits:
             how = message(
-                "without such waits {time:ns}, {recorded:ns} when recorded",
+                "without waits for a processor {time:ns}, {recorded:ns} when recorded",
                 time=usual.less_waits_ns, recorded=recorded.less_waits_ns,
             )  # fmt: skip
         value = say("{time:ns} ({how})", time=usual.wall_ns, how=how)

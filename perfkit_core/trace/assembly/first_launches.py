@@ -115,7 +115,7 @@ def findings(trace: Trace) -> tuple[Finding, ...]:
         return ()
     text = message(
         "all times include first launches: for {time:ns} ({share:ratio}), calls load kernels that run for the first "
-        "time ({calls}). They show how the program starts: record later steps, after a warm-up",
+        "time ({calls}). These times show how the program starts: record later steps, after a warm-up",
         **values,
     )
     return (Finding(ONLY_COLD, text),)

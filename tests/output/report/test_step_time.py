@@ -75,7 +75,7 @@ def test_all_screens_say_the_same_step_time() -> None:
     """The source line, the summary and the page have the wall time of a step and name its time without waits."""
     trace = clocked(small_trace(), {"-": timed(60, 160, 0.25)})
     fact = source(trace).facts["Unprofiled step"].value
-    assert fact == "60.0 ms (without such waits 45.0 ms, 120 ms when recorded)"
+    assert fact == "60.0 ms (without waits for a processor 45.0 ms, 120 ms when recorded)"
     brief = summary_report(trace, choose_views(["overview"]), ViewRequest(), brief=True)
     shorter = "A step takes 60.0 ms without the profiler. The recorded steps were shorter: 9.00 ms."
     assert shorter in [*map(english, brief.headline)]
