@@ -40,6 +40,7 @@ class Thresholds:
     save_share: float = 0.03  # rule 44: writing checkpoints, logs and statistics takes more than this share of the step
     compile_share: float = 0.05  # rule 35: sampled compilations take more than this share of the mean step time
     repeated_share: float = 0.02  # rule 47: the repeated operators take more than this share of the step time
+    recomputed_share: float = 0.02  # rule 55: computing the forward pass again takes more than this share of the step
     decode_gap_share: float = 0.1  # rule 49: gaps before decode steps take more than this share of their time
     decode_launch_share: float = 0.1  # rule 50: in decode steps, the device is idle for more than this share
     decode_requests: int = 16  # rule 51: a decode step has at most this many requests on average

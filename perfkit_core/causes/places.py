@@ -78,12 +78,14 @@ def waiting_call(trace: Trace, row: IntArray) -> IntArray:
 
 
 def sampled_lines(
-    samples: FrameSamples, framework: str | None, cause: IntArray, start_ns: IntArray, time_ns: IntArray
-) -> dict[int, str]:
+    samples: FrameSamples, framework: str | None, cause: IntArray, start_ns: IntArray, time_ns: IntArray,
+    covers: float = COVERS,
+) -> dict[int, str]:  # fmt: skip
     """Return the place of each cause that has at least :data:`_FEWEST` samples: the deepest function that most of them
     show, outside of the framework, with its line if most of them show it, and the number of samples. In a library, this
     is the function that the user's code calls, after the place of the call. Arrays have shape (parts,): the cause that
-    a part belongs to, and its time. The samples are those of the thread that runs the steps."""
+    a part belongs to, and its time. The samples are those of the thread that runs the steps. Most of them
+    are at least the share ``covers``."""
     at_ns, stacks = samples.at_ns, np.array(samples.stack, np.int64)
     first, last = np.searchsorted(at_ns, start_ns), np.searchsorted(at_ns, start_ns + time_ns)
     hit = np.flatnonzero(last > first)
@@ -102,13 +104,13 @@ def sampled_lines(
                 depth[function] = max(depth[function], level)
                 lines[function][line] += count
         covering = sorted(
-            (name for name in lines if lines[name].total() >= COVERS * total), key=lambda name: depth[name]
+            (name for name in lines if lines[name].total() >= covers * total), key=lambda name: depth[name]
         )
         of_user = [name for name in covering if name[1] is Owner.USER]
         if covering:
             function = of_user[-1] if of_user else covering[-1]
             ((line, most),) = lines[function].most_common(1)
-            place, shown = (line, most) if most >= COVERS * total else (function[0], lines[function].total())
+            place, shown = (line, most) if most >= covers * total else (function[0], lines[function].total())
             if of_user and function != covering[-1]:
                 place += f", {inside_packages(covering[covering.index(function) + 1][0])}"
             result[number] = f"{place}, {shown} of {total} samples"

@@ -235,6 +235,9 @@ def test_a_forward_pass_that_is_computed_again() -> None:
     at = rows.index((1, "forward pass computed again", 20))
     assert rows[at + 1] == (2, "inner", 20)
     assert (1, "inner", 80) in rows
+    gradients = [{**event, "sequence": 4} if event["name"] == "conv_grad" else event for event in events]
+    rows = view_rows("causes", trace(gradients), "depth cause total_ns")
+    assert (1, "inner", 100) in rows, "gradients of gradients have graphs of their own, too"
 
 
 FRAMES = trace(

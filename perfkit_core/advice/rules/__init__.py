@@ -67,5 +67,6 @@ RULES: Final[tuple[Rule[RuleInput, Candidate], ...]] = (
     _rule("exposed-copies", 52, 1, "Avoid copies, or copy while the device computes"),
     _rule("host-code", 53, 1, "Do this work while the device computes"),
     _rule("work-between-steps", 54, 1, "Shorten the work between the training steps"),
+    _rule("recomputed-forward", 55, 1, "Keep results of the forward pass where memory allows"),
 )
 """All built-in rules, sorted by number."""

@@ -1,6 +1,8 @@
 """Rule 10, loader-workers: the training process makes its batches itself, on the training thread or on another thread.
 Detected: a loader without worker processes that takes more than ``loader_share`` of the step, or an iterable of
 ``perfkit.profile`` for which a step waits that long. How such an iterable makes its batches is not recorded.
+The place is the line of the dataset or of the generator that takes most of this time, if frames were sampled or
+recorded.
 Predicted: the step time if worker processes make the batches. ``--what-if loader-workers=N`` sets their number."""
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.loader_place import slow_line
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.base.language.messages import Message, message, plural
 from perfkit_core.errors import UsageError
@@ -108,6 +111,7 @@ def what_if(facts: RuleInput, workers: float) -> Candidate:
             _crowding(int(workers), facts.cores),
         ),
         fill={"workers": f"{workers:.0f}"},
+        place=slow_line(facts),
     )  # fmt: skip
 
 

@@ -106,9 +106,12 @@ def repeated(trace: Trace, rows: IntArray) -> tuple[BoolArray, IntArray]:
 @once
 def recomputed(trace: Trace) -> BoolArray:
     """Return the mask of the operators that compute a part of the forward pass again in the backward pass, as with
-    activation checkpointing, and of the events in them, shape (rows,)."""
-    mask, rows = np.zeros(len(trace), np.bool_), np.flatnonzero(trace.host & trace.operators)
-    mask[rows] = repeated(trace, rows)[0]
+    activation checkpointing, and of the events in them, shape (rows,). If most operators with a backward graph of their
+    own repeat nothing, gradients of gradients are computed, and nothing is computed again."""
+    mask, rows = np.zeros(len(trace), np.bool_), np.flatnonzero(trace.host & trace.operators & ~_wraps(trace))
+    again = repeated(trace, rows)[0]
+    if 2 * again.sum() > (trace.rows("phase", BACKWARD) & (trace.ints("sequence") >= 0))[rows].sum():
+        mask[rows] = again
     return mask | nesting.lies_in(trace.ints("parent"), mask) if mask.any() else mask
 
 
@@ -180,12 +183,11 @@ def _find_logical(
 def uncounted(trace: Trace) -> BoolArray:
     """Return the mask of the operators that compute matrix products but whose FLOPs are unknown, because they have no
     formula or no recorded arguments. Of nested ones, only the outermost is in the mask. Shape (rows,)."""
-    native, canonical, parent = trace.codes("name"), trace.codes("op_name"), trace.ints("parent")
-    wraps = native.lookup(np.array([formula == WRAPPER for formula in _of_names(trace)], np.bool_), False)
+    canonical, parent = trace.codes("op_name"), trace.ints("parent")
     products = canonical.lookup(np.array([is_product(name) for name in canonical.values], np.bool_), False)
     counted = select.marked(trace, operator_work(trace).products)
     covered = counted | nesting.lies_in(parent, counted) | nesting.holds(parent, counted)
-    mask: BoolArray = trace.operators & products & ~wraps & ~covered
+    mask: BoolArray = trace.operators & products & ~_wraps(trace) & ~covered
     return mask & ~nesting.lies_in(parent, mask)
 
 
@@ -206,6 +208,11 @@ def _candidates(trace: Trace) -> tuple[IntArray, IntArray, list[OperatorFormula]
     formula = np.where(native == NO_ROW, by_family, native)
     computes = (formula != NO_ROW) & (formula != formulas.get(WRAPPER, NO_ROW))
     return rows[computes], formula[computes], list(formulas)
+
+
+def _wraps(trace: Trace) -> BoolArray:
+    wrappers = np.array([formula == WRAPPER for formula in _of_names(trace)], np.bool_)
+    return trace.codes("name").lookup(wrappers, False)
 
 
 def _of_names(trace: Trace) -> list[OperatorFormula | None]:
