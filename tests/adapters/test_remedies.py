@@ -22,6 +22,7 @@ NO_CODE = {
     "outlier-steps-outside", "host-gap", "host-gap-unknown", "host-code", "host-code-loader",
     "exposed-communication-one", "exposed-communication-slow", "exposed-copies", "exposed-copies-DtoH",
     "exposed-copies-HtoD", "decode-without-graph", "layout-transposes", "rank-skew-unread",
+    "recomputed-forward", "recomputed-forward-yes", "work-between-steps",
 }  # fmt: skip
 MORE = {
     "torch": {"elementwise-chain-vllm", "elementwise-chain-yes", "exposed-communication-slow-npu", "launch-bound-vllm",
