@@ -14,11 +14,14 @@ from perfkit_core.replay.graph import BATCH, Graph, Replay
 from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.trace import Trace
 
+_WHOLE: Final = 0.9
+"""A thread is recorded from begin to end if its events lie in at least this share of the longest time of a thread."""
+
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps of a recording, arrays of shape (steps,). If no steps were recorded, the time of the thread with the most
-    events counts as one step with the number -1."""
+    """Steps of a recording, arrays of shape (steps,). If no steps were recorded, the time of one thread counts as one
+    step with the number -1 (:func:`steps`)."""
 
     number: IntArray
     rank: IntArray
@@ -166,6 +169,8 @@ def _devices(replay: Replay) -> IntArray:
 
 
 def steps(replay: Replay) -> Steps:
+    """Return the recorded steps. Without steps, the recording is one: of the threads that were recorded from its begin
+    to its end, the one with the most events tells its time. Others may only watch, or run backward passes."""
     trace, graph = replay.trace, replay.graph
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (replay.first >= 0))
     lanes = graph.lane[graph.on_host]
@@ -176,9 +181,9 @@ def steps(replay: Replay) -> Steps:
         nodes = np.flatnonzero(graph.on_host)
         nodes = nodes[np.lexsort((graph.start_ns[nodes], lanes))]
         _, begin, count = np.unique(graph.lane[nodes], return_index=True, return_counts=True)
-        last = begin + count - 1
-        longest = (graph.start_ns[nodes[last]] - graph.start_ns[nodes[begin]]).argmax()  # of all threads
-        first, after = nodes[begin[longest], None], nodes[last[longest], None]
+        span_ns = graph.start_ns[nodes[begin + count - 1]] - graph.start_ns[nodes[begin]]
+        thread = np.where(span_ns >= _WHOLE * span_ns.max(), count, 0).argmax()
+        first, after = nodes[begin[thread], None], nodes[begin[thread] + count[thread] - 1, None]
         number, rank = np.full(1, -1, np.int64), replay.rank[graph.lane[first]]
     else:
         number = rank = first = after = np.empty(0, np.int64)

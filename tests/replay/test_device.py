@@ -286,6 +286,15 @@ def test_a_recording_without_steps_tells_nothing_about_a_host_that_runs_ahead() 
     assert own.usual_ns(replay).tolist() == own.recorded_ns.tolist() == [10 * US]
 
 
+def test_without_steps_the_thread_that_runs_from_begin_to_end_tells_the_time() -> None:
+    """A thread for the backward pass has more calls in 20 µs, and a thread that watches has fewer in 104 µs."""
+    calls = [call("forward", 0, 10), call("wait", 50, 20), call("optimizer", 90, 10)]
+    backward = [host("mul", "operator", (51 + 2 * number) * US, US, tid=2) for number in range(10)]
+    watching = [host("poll", "operator", at * US, 2 * US, tid=3) for at in (0, 102)]
+    assert steps(build(trace(calls + backward + watching))).recorded_ns.tolist() == [100 * US]
+    assert steps(build(trace(calls + backward))).recorded_ns.tolist() == [100 * US]
+
+
 def test_work_launched_before_the_recording_is_in_no_step() -> None:
     """Work of 60 µs without a launch runs at the beginning of a step of 100 µs. The step launches work of 30 µs."""
     found = trace(
