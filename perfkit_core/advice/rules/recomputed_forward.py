@@ -38,10 +38,8 @@ def find(facts: RuleInput) -> list[Candidate]:
             free=peak.of_bytes - peak.bytes, total=peak.of_bytes, device=peak.device,
         )  # fmt: skip
     except NotEvaluableError as unknown:
-        peak, room = (
-            None,
-            message("Whether the memory has room for them cannot be told: {why}.", why=unknown.reason.text),
-        )
+        peak = None
+        room = message("Whether the memory has room for them cannot be told: {why}.", why=unknown.reason.text)
     return [Candidate(
         message(
             "The backward pass computes parts of the forward pass again, for {time}. {room}",
