@@ -96,7 +96,7 @@ def shell(command: str, *places: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell command, in which ``perfkit`` is the command and ``$1``, … are paths."""
     line = f'perfkit() {{ "{sys.executable}" -m perfkit "$@"; }}; {command}'
     arguments = ["bash", "-c", line, "bash", *map(str, places)]
-    return subprocess.run(arguments, capture_output=True, encoding="utf-8", check=False, env=_plain(), timeout=120)
+    return subprocess.run(arguments, capture_output=True, encoding="utf-8", check=False, env=_plain(), timeout=600)
 
 
 @pytest.mark.parametrize("command", ["summary $1", "export $1 --to chrome", "summary --help"])

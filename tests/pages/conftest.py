@@ -14,6 +14,9 @@ from perfkit_core.trace.model.report_data import Report, Section, Source
 from tools.browser import launch
 
 _LOCAL: Final = ("file:", "blob:", "data:")
+# A page of eight ranks with all its sections is ready after 5 s on a quiet machine, and after more than 30 s on a busy
+# one: the limit ends a test that hangs, and says nothing of speed.
+_TIMEOUT_MS: Final = 300_000
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ def browser() -> Iterator[Any]:
     would not end, because processes that other tests fork would keep the pipe to its driver open."""
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=30_000)
+    expect.set_options(timeout=_TIMEOUT_MS)
     with sync_playwright() as playwright:
         found = launch(playwright)
         yield found
@@ -30,11 +33,24 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Any) -> Iterator[Any]:
+def new_context(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Return a function that returns a new context of the browser with the given options of Playwright."""
+    contexts: list[Any] = []
+
+    def create(**options: Any) -> Any:
+        contexts.append(browser.new_context(**options))
+        contexts[-1].set_default_timeout(_TIMEOUT_MS)
+        return contexts[-1]
+
+    yield create
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(new_context: Callable[..., Any]) -> Any:
     """Return a tab of the browser. The tests of a module share it, because a new tab takes longer than a page."""
-    context = browser.new_context(accept_downloads=True)
-    yield context.new_page()
-    context.close()
+    return new_context(accept_downloads=True).new_page()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def read(browser: Any, page: Path, tmp_path: Path) -> Iterator[Callable[[Path], dict[str, Any]]]:
-    context = browser.new_context(accept_downloads=True)
-    yield lambda file: speedscope.imported(context.new_page(), page, file, tmp_path)
-    context.close()
+def read(new_context: Callable[..., Any], page: Path, tmp_path: Path) -> Callable[[Path], dict[str, Any]]:
+    context = new_context(accept_downloads=True)
+    return lambda file: speedscope.imported(context.new_page(), page, file, tmp_path)
 
 
 def spans(data: dict[str, Any]) -> Counter[tuple[str, int, int]]:

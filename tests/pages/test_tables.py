@@ -168,14 +168,15 @@ def test_a_table_of_one_page_has_no_pages(show: Callable[[Section], Any]) -> Non
 
 
 @pytest.mark.parametrize(("rows", "carried"), [(40, 40), (620, 500)])
-def test_without_scripts_rows_are_there(browser: Any, tmp_path: Path, rows: int, carried: int) -> None:
+def test_without_scripts_rows_are_there(
+    new_context: Callable[..., Any], tmp_path: Path, rows: int, carried: int
+) -> None:
     """Rows that are carried deflated need scripts, and the page says so."""
     file = tmp_path / "page.html"
     section = Section("s", "t", table(rows), limit=10)
     file.write_text(render(Report("r", (Source("a", "a"),), (section,))), encoding="utf-8")
     assert file.read_text().count("<tr") == 1 + carried
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
+    page = new_context(java_script_enabled=False).new_page()
     page.goto(file.as_uri())
     assert page.locator("tbody tr").count() == carried
     assert page.locator("tbody tr:visible").count() == 10
@@ -183,7 +184,6 @@ def test_without_scripts_rows_are_there(browser: Any, tmp_path: Path, rows: int,
     assert page.locator("tbody tr:visible").count() == carried
     missing = ["120 more rows are visible only with JavaScript."] if rows > carried else []
     assert page.locator("noscript").all_text_contents() == missing
-    context.close()
 
 
 def test_five_thousand_rows(show: Callable[[Section], Any]) -> None:

@@ -236,8 +236,8 @@ PERFETTO = """<script>addEventListener("message", ({ data, source, origin }) => 
 """A page that answers as the Perfetto UI does."""
 
 
-def test_the_trace_is_handed_to_perfetto(browser: Any, file: Path) -> None:
-    context = browser.new_context()
+def test_the_trace_is_handed_to_perfetto(new_context: Callable[..., Any], file: Path) -> None:
+    context = new_context()
     context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html"))
     page = context.new_page()
     page.goto(f"{file.as_uri()}#timeline")
@@ -254,4 +254,3 @@ def test_the_trace_is_handed_to_perfetto(browser: Any, file: Path) -> None:
     expect(page.locator(".timeline .status")).to_have_text(
         f"sent to Perfetto: the {count} boxes of this timeline, with the launches"
     )
-    context.close()

@@ -35,7 +35,7 @@ def faults(**settings: str) -> list[int]:
     """Return the page faults of 50 arrays: before the block, in the block, and after the block."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | settings
     command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
     assert done.stderr == ""
     return [int(line) for line in done.stdout.split()]
 

@@ -21,7 +21,7 @@ def install(folder: Path) -> Path:
     if npm is None:
         pytest.skip("npm is not installed, so speedscope cannot be fetched")
     done = subprocess.run(
-        [npm, "pack", f"speedscope@{VERSION}"], cwd=folder, capture_output=True, check=False, text=True, timeout=120
+        [npm, "pack", f"speedscope@{VERSION}"], cwd=folder, capture_output=True, check=False, text=True, timeout=600
     )
     if done.returncode:
         pytest.skip(f"npm cannot fetch speedscope: {done.stderr.strip().splitlines()[-1]}")

@@ -143,5 +143,5 @@ from perfkit_core.base.runtime import parallel as at_once
 at_once.threads = lambda: 2
 atexit.register(lambda: print(list(at_once.in_order(lambda item: item + 1, range(3))), at_once.both(int, str, 1 << 20)))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600, check=True)
     assert (done.stdout.strip(), done.stderr) == ("[1, 2, 3] (0, '')", "")

@@ -101,6 +101,6 @@ def test_a_signal_while_a_process_starts_leaves_none(number: signal.Signals) -> 
     """The signal arrives when the command already runs, but its process id is not known yet."""
     script = VERIFYING.replace("with ended", STARTING + "with ended")
     command = [sys.executable, "-c", script, "trap '' INT; sleep 600", str(int(number))]
-    verifying = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=120)
+    verifying = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=600)
     assert verifying.returncode != 0
     assert gone(int(verifying.stdout))

@@ -81,7 +81,7 @@ def test_a_cycle_that_is_written_while_the_process_ends_arrives(bucket: str) -> 
         background.shared().submit(folder, work)
     """
     child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=600
     )
     assert child.returncode == 0, child.stderr
     assert perfkit.load(f"{bucket}/late").events.equals(small_trace().events), child.stderr
