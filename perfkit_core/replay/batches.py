@@ -99,9 +99,8 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
     in_steps = np.flatnonzero(step[rows] >= 0)
     if not len(in_steps):
         return mask
-    begun = trace.host & matching(trace, "name", _BEGINS.search)
-    begun &= ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER, OPERATOR))
-    events = np.append(rows[in_steps], np.flatnonzero(begun & (step >= 0)))
+    begun = _begun(trace)
+    events = np.append(rows[in_steps], begun[step[begun] >= 0])
     key, count = groupby.distinct([rank[events], step[events]], len(events))[0], len(in_steps)
     steps = np.unique(key[:count])
     more = np.zeros(int(key.max()) + 1, np.bool_)
@@ -110,6 +109,26 @@ def begins_epoch(trace: Trace, rows: IntArray) -> BoolArray:
         more |= calls > np.median(calls[steps])
     mask[in_steps] = more[key[:count]]
     return mask
+
+
+def _begun(trace: Trace) -> IntArray:
+    """Return the rows of the operators with which the iteration over a loader begins."""
+    begun = trace.host & matching(trace, "name", _BEGINS.search)
+    return np.flatnonzero(begun & ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER, OPERATOR)))
+
+
+def begins_iteration(trace: Trace, rows: IntArray) -> BoolArray:
+    """Return the mask of the loader calls ``rows`` that get the first batch of an iteration over a loader. No worker
+    can make this batch in advance."""
+    rank, tid, start = (trace.ints(column) for column in ("rank", "tid", "start_ns"))
+    begun, first = _begun(trace), np.zeros(len(rows), np.bool_)
+    for number, thread in np.unique(np.stack([rank[begun], tid[begun]]), axis=1).T:
+        calls = np.flatnonzero((rank[rows] == number) & (tid[rows] == thread))
+        calls = calls[np.argsort(start[rows[calls]], kind="stable")]
+        here = begun[(rank[begun] == number) & (tid[begun] == thread)]
+        following = np.searchsorted(start[rows[calls]], start[here])
+        first[calls[following[following < len(calls)]]] = True
+    return first
 
 
 def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[IntArray, IntArray, Edges]:

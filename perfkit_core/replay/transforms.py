@@ -6,7 +6,7 @@ the host events inside these rows, and the nodes of the device work that these e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Protocol
 
@@ -337,7 +337,7 @@ class Overlap:
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
     """In each rank, ``workers`` processes make the batches. Each worker makes up to ``ahead`` batches in advance. The
-    first batch is ready when the training asks for it.
+    first batch of the recording is ready when the training asks for it.
 
     - ``batch_ns`` is None if the thread that runs the steps made the recorded batches. A worker then needs the same
       time for each batch as this thread. Getting a ready batch takes ``handover_ns``.
@@ -349,6 +349,7 @@ class Load:
     batch_ns: Number | None = None  # time to make a batch; None: the recorded time
     handover_ns: Number = 0
     ahead: int = 2
+    not_ahead: IntArray = field(default_factory=lambda: np.empty(0, np.int64))  # rows that wait for their whole batch
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         ranks = replay.trace.ints("rank")
@@ -368,8 +369,10 @@ class Load:
             dur, waiting = graph.dur_ns.copy(), graph.edges.dst[waits] - 1
             dur[waiting] = np.minimum(dur[waiting], handover)
         new = np.arange(len(graph), len(graph) + len(rows))
-        begins = np.append(True, rank[1:] != rank[:-1])[: len(rows)]
+        begins, asked = np.append(True, rank[1:] != rank[:-1])[: len(rows)], np.isin(rows, self.not_ahead)
         every = np.where(begins, 0, np.rint(making_ns / workers).astype(np.int64))
+        every = np.where(asked, np.rint(making_ns).astype(np.int64), every)
+        begins |= asked
         free = max(round(self.ahead * workers), 1)
         follows, fills = np.flatnonzero(~begins), free + np.flatnonzero(rank[free:] == rank[:-free])
         links = [

@@ -15,6 +15,7 @@ from perfkit_core.advice.loader_place import slow_line
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.base.language.messages import Message, message, plural
 from perfkit_core.errors import UsageError
+from perfkit_core.replay import batches
 from perfkit_core.replay.batches import in_thread, in_workers
 from perfkit_core.replay.transforms import Load, Quantity, Scale, Transform
 from perfkit_core.trace.assembly.labels import parse_input_label
@@ -83,19 +84,26 @@ def what_if(facts: RuleInput, workers: float) -> Candidate:
             "processes, files or the network, the saving differs.",
             names=iterables,
         )]  # fmt: skip
-    loads: tuple[Transform, ...] = (Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS))
+    # an iteration that begins in the steps waits for its first batch, which no worker can make before
+    begin = rows[batches.begins_iteration(facts.trace, rows)]
+    first_ns = facts.typical(facts.totals(begin, facts.trace.ints("dur_ns")[begin]))
+    loads: tuple[Transform, ...] = (
+        Scale(rows, MAKING), Load(rows, workers, handover_ns=HANDOVER_NS, not_ahead=begin)
+    )  # fmt: skip
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
         # the steps wait for the thread, so it never pauses: it makes the batches of one step in one step time
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
-        loads = (Load(rows, workers, batch, HANDOVER_NS),)
+        loads = (Load(rows, workers, batch, HANDOVER_NS, not_ahead=begin),)
+    started = [message("Each step begins an iteration over the loader, and waits {first:ns} for its first batch.",
+                       first=first_ns)] if first_ns else []  # fmt: skip
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
     contention = _SHARED_CORES if _operators_use_all_cores(facts) else CONTENTION
     # a step takes at least the time of the device work, and at least ``CONTENTION.low`` times the other host work
     device = facts.typical(facts.within_steps(facts.activity.compute, device=True)) if facts.on_device else 0.0
-    least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
+    least_ns = max(CONTENTION.low * (facts.step_ns - waiting) + first_ns, device)
     return Candidate(
         what,
         evidence={**facts.part("loader", waiting), "workers": 0, "proposed_workers": workers, "cores": facts.cores},
@@ -107,6 +115,7 @@ def what_if(facts: RuleInput, workers: float) -> Candidate:
         assumptions=assume(host_factor=contention, handover_ns=HANDOVER_NS, making_factor=making),
         risks=(
             *unknown,
+            *started,
             message("Each worker holds a copy of the dataset object and {ahead:count} batches.", ahead=_AHEAD),
             _crowding(int(workers), facts.cores),
         ),
