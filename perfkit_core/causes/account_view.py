@@ -58,7 +58,7 @@ INNER: Final = (HOST, COMMUNICATION)
 _NO_DEVICE: Final = -1
 _LAGS: Final = 0.1
 """A device lags behind if it ends the work of most steps later than the steps by more than this share of a step."""
-_LONGER: Final = 1.5
+_LONGER: Final = 1 + _LAGS
 """The devices determine the time of the steps if they take this multiple of it for the work of the steps."""
 _LEAST: Final = 0.005
 """Minimum share of the table's time of a row for which the place is looked up."""
@@ -243,7 +243,7 @@ COLUMNS: Final = (
         "ratio",
         "Share",
         Share("total_ns"),
-        description="share of the time of the devices in these steps, or by launch if that takes 1.5 times as long",
+        description="share of the time of the devices in these steps, or by launch if that is a tenth longer",
     ),
     columns.text(
         "place",

@@ -19,7 +19,8 @@ EXPECTED: Final = [  # recording, word of the verdict, word of the account, what
     ("torch-judged/h100-owlv2", "Input-bound", "host", "zoom_shift> (43.6%"),
     ("torch/mi250-minitoy-train", "Start-up-bound", "host", "hipLaunchKernel (70.4%)"),
     ("torch/mi300x-vit", "Launch-bound", "host", "modeling_vit.py:407 (forward)"),
-    ("torch/mi300x-resnet-act-checkpoint-steps", "Communication-bound", "communication", "all_reduce (24.2%, in train"),
+    # the device takes 19.0 ms for a step of 16.0 ms, so its work counts by launch: 35.2 of 56.5 ms are all-reduces
+    ("torch/mi300x-resnet-act-checkpoint-steps", "Communication-bound", "", "all_reduce (62.3%, in train"),
     ("torch/pairs/resnet50-workers0", "Device-bound", "", "_SingleProcessDataLoaderIter.__next__ (21.6%)"),
     ("torch/pairs/resnet50-workers4", "Device-bound", "", "aten::cudnn_convolution_backward_weight (16.5%)"),
     ("torch/a100-nccl-process-groups", "Launch-bound", "host", "inside operators (59.5%)"),
@@ -27,7 +28,7 @@ EXPECTED: Final = [  # recording, word of the verdict, word of the account, what
     ("torch/h100-qwen05b", "Device-bound", "compute", "aten::"),
     ("torch/h100-bert-small", "Host-bound", "host", "modeling_bert.py"),
     ("torch-judged/v100-test", "Device-bound", "compute", "CompiledFunctionBackward (22.8%, in"),
-    ("torch-judged/zero-durations", "Cannot tell what limits it", "", "at least 35.5%"),
+    ("torch-judged/zero-durations", "Cannot tell what limits it", "", "at least 35.7%"),
 ]
 
 
