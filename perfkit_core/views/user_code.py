@@ -46,7 +46,7 @@ _COMMANDS: Final = frozenset({"accelerate", "deepspeed", "lightning", "paddle", 
 _LAUNCHER: Final = re.compile(
     r"^<frozen |(?:^|[/\\])(?:(?:runpy|threading|contextlib)\.py$|multiprocessing[/\\](?:spawn|process|popen|fork)\w*"
     r"|(?:_pytest|pluggy|pytest)[/\\]|distributed[/\\](?:run\.py|launch\.py|(?:launch|launcher|elastic)[/\\])"
-    r"|(?:accelerate[/\\]commands|deepspeed[/\\]launcher|perfkit_core)[/\\]|perfkit[/\\]__main__\.py)"
+    r"|(?:accelerate[/\\]commands|deepspeed[/\\]launcher|perfkit_core)[/\\]|perfkit(?:[/\\]__main__\.py|$))"
 )
 """Files that only run the user's program: the interpreter's, those of commands, test runners and perfkit."""
 _FOLDER: Final = re.compile(r"[/\\]")

@@ -1,10 +1,8 @@
 """Rule 7, device-sync: the host waits until a device has finished all its work.
-Detected: calls within a step that synchronise a whole device, if work is launched after them.
+Detected: calls within a step that synchronise a whole device, if work is launched before and after them.
 Predicted: the step time without these calls. Device work takes as long as before."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.rule_input import Candidate, RuleInput
@@ -19,9 +17,13 @@ def find(facts: RuleInput) -> list[Candidate]:
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     calls, scope = waits.sync_calls(trace)
     rows = calls[(scope == waits.DEVICE) & trace.rows("kind", SYNC)[calls] & (trace.ints("step")[calls] >= 0)]
-    # leave out the synchronisations after the last launch, which belong to the end of the recording
-    last_launch = trace.ints("start_ns")[launched_by[launched_by >= 0]].max(initial=np.iinfo(np.int64).min)
-    rows = rows[trace.ints("start_ns")[rows] < last_launch]
+    # before the first launch in a step, the host waits for work from before; after the last one, for the end
+    launches = trace.ints("start_ns")[launched_by[launched_by >= 0]]
+    in_steps = trace.ints("start_ns")[launched_by[(launched_by >= 0) & facts.in_steps]]
+    if not len(in_steps):
+        return []
+    at = trace.ints("start_ns")[rows]
+    rows = rows[(at > in_steps.min()) & (at < launches.max())]
     spent, waited = facts.mean_ns(rows), facts.per_step(int(facts.waiting_ns[rows].sum()))
     if not facts.exceeds(spent, facts.thresholds.sync_share):
         return []

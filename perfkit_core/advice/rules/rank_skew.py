@@ -3,7 +3,7 @@ Detected: in a replay without waits between ranks, the slowest rank takes longer
 this replay, a rank begins the transfer of a collective as soon as it reaches the collective, without waiting.
 Where devices recorded which rank they wait for, and this rank was not read, these waits are detected instead.
 Predicted: nothing, because the recording does not show why the rank is slow. The evidence names the events that take
-longer than on the other ranks."""
+longer than on the other ranks. The fix spreads items over the ranks by size, if the slow rank has larger inputs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
+from perfkit_core.advice.transfers import elements
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import message
 from perfkit_core.replay.graph import MEETING, play
-from perfkit_core.trace.model.schema import DATALOADER, STEP
+from perfkit_core.trace.model.schema import DATALOADER, OPERATOR, STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import stragglers
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import ranks
@@ -28,6 +30,8 @@ _LOADING: Final = "data loading"
 _MATTERS, _AT_MOST = 0.1, 1.1
 """Events are named if they are longer by a share of the skew between these."""
 _MOST: Final = 3
+_LARGER: Final = 1.05
+"""The slow rank has larger inputs if they have this many times the elements of the median of the others."""
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -83,6 +87,7 @@ def find(facts: RuleInput) -> list[Candidate]:
         ),
         vetoes=(coincidence,),
         fill={"rank": str(slow)},
+        words={"late": "larger" if _has_larger_inputs(facts.trace, slow) else "unknown"},
     )]  # fmt: skip
 
 
@@ -129,6 +134,13 @@ def _alone_ns(facts: RuleInput) -> pd.DataFrame:
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
     time = facts.steps.played_ns(play(graph))
     return pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "alone_ns": time})
+
+
+def _has_larger_inputs(trace: Trace, slow: int) -> bool:
+    """Return whether the operators of a rank have larger inputs than those of the others. False without shapes."""
+    rows = np.flatnonzero(trace.rows("kind", OPERATOR) & (trace.ints("step") >= 0))
+    count = pd.Series(np.maximum(elements(trace, rows), 0)).groupby(trace.ints("rank")[rows]).sum()
+    return slow in count.index and count[slow] > _LARGER * count.drop(slow).median()
 
 
 def _longer(facts: RuleInput, slow: int) -> tuple[pd.Series, pd.Series]:

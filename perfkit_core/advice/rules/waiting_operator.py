@@ -25,7 +25,8 @@ _BLOCKED: Final = 0.5
 
 
 def find(facts: RuleInput) -> list[Candidate]:
-    """Return advice on each operator that waits for a device in its long calls, the one with the most time first."""
+    """Return advice on the operator that waits longest for a device in its long calls: what it waits for is one cause,
+    whichever operators wait."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
@@ -45,7 +46,7 @@ def find(facts: RuleInput) -> list[Candidate]:
     for group in np.flatnonzero((longest > limits.waiting_ratio * usual) & (total > least_ns)):
         calls = rows[(code == group) & long]
         candidates += _waiting(facts, calls, own_ns[calls], int(shortest[group]))
-    return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))
+    return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))[:1]
 
 
 def _waiting(facts: RuleInput, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:

@@ -85,14 +85,11 @@ def test_batches_drawn_on_the_host(traces: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["h100-qwen05b", "mi300x-qwen05b"])
-def test_a_device_synchronised_within_the_step(traces: Path, name: str) -> None:
-    """One of the two calls is in the step and is followed by launches. The other call ends the recording."""
+def test_a_harness_that_synchronises_the_device_around_the_step(traces: Path, name: str) -> None:
+    """One of the two calls lies in the step, but before its launches. The other call ends the recording."""
     path = traces / f"torch/{name}.json.gz"
-    calls = named(events(path), "DeviceSynchronize")
-    assert len(calls) == 2
-    (candidate,) = found(device_sync, load(path))
-    assert candidate.evidence["calls_per_step"] == 1
-    assert candidate.evidence["call_ns"] == round(min(calls, key=lambda call: call["ts"])["dur"] * 1000)
+    assert len(named(events(path), "DeviceSynchronize")) == 2
+    assert found(device_sync, load(path)) == []
 
 
 def test_small_operators_wait_for_the_launch_queue(traces: Path) -> None:
