@@ -57,7 +57,8 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
     first = [say(more, source=advices.source, id=advice.id) for advice in advices.advice[:1]]
     total = Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), (*texts, total), headline=(*headline(advices, of), *work_between(trace.quality)))
+    lines = (*limiter(advices), *headline(advices, of), *work_between(trace.quality))
+    return Report(title, (source,), (*texts, total), headline=lines)
 
 
 def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: int = SHOWN) -> Report:
@@ -92,9 +93,8 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     if shown or unsure:
         lead = f"perfkit advise {advices.source} --explain {(shown or unsure)[0].id}"
     title = say("Advice on {name}", name=source.label)
-    return Report(
-        title, (source,), (*texts, *total), headline=(*headline(advices, of), *work_between(trace.quality)), next=lead
-    )
+    first = (*limiter(advices), *headline(advices, of), *work_between(trace.quality))
+    return Report(title, (source,), (*texts, *total), headline=first, next=lead)
 
 
 def in_words(
@@ -216,7 +216,6 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
             return
         unknown = message("The saving of the advice below is unknown.")
         yield unknown if advices.advice else text.sentence(message(NOTHING))
-        yield from limiter(advices.trace)
         return
     changes, best, applied = len(savings), savings[0], None
     # the largest single saving may exceed the combined saving, if it does not come from a replay
@@ -234,9 +233,10 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
     yield message("{question}: {answer}", question=count, answer=answer(unit, best, applied))
 
 
-def limiter(trace: Trace | None) -> Iterator[Message]:
-    """Yield what limits the steps of ``trace``, in the words of the summary, if it is known."""
-    if trace is not None:
+def limiter(advices: Advices) -> Iterator[Message]:
+    """Yield what limits the steps, in the words of the summary. What-if questions get only their answers."""
+    trace = advices.trace
+    if trace is not None and not advices.questions:
         views = get_plugins().views()
         tables: dict[str, pd.DataFrame] = {
             name: table_of(views[name], trace, ViewRequest()) for name in VIEWS if name in views

@@ -18,6 +18,8 @@ from perfkit_core.views.steps.inferred_steps import with_inferred_steps
 NOTHING: Final = mark("no rule has a change that would save time")
 SHOWN: Final = 8
 """Maximum number of list items that are shown. The machine formats have all items."""
+_BEYOND: Final = 0.05
+"""A saving that exceeds the time of its pattern by a smaller share needs no explanation."""
 _SUFFIXES: Final = ("_ns", "_bytes", "_ratio", "_factor", "_left")
 _SHARES: Final = ("_ratio", "_left")
 _RATE: Final = "_per_ns"
@@ -197,6 +199,9 @@ def lines(advice: Advice, advices: Advices, of: str, short: bool = False) -> Ite
     yield first
     if not short:
         yield from more
+    rest_ns = shorter_waits_ns(advice.prediction)
+    if rest_ns:
+        yield message("With this change, waits of {time:ns} outside of this work become shorter, too.", time=rest_ns)
     if advice.prediction.saving_ns is not None and not short:
         yield message("Confidence: {how:parts}", how=list(how_sure(advice, advices)))
     if advice.id in advices.after:
@@ -221,6 +226,16 @@ def expected(p: Prediction, of: str) -> Iterator[Message]:
     else:
         saving = message("Saving: {time:ns} ({low:ns} to {high:ns})", time=p.saving_ns, low=low, high=high)
         yield message("{parts:parts}", parts=[saving, *ceiling])
+
+
+def shorter_waits_ns(p: Prediction) -> int:
+    """Return how much more than the time of the pattern the replay saves, 0 if it is little. All other events take as
+    long as before, so this is waiting."""
+    if p.method != "replay" or p.naive_ns is None or p.replayed_ratio is None or p.saving_ns is None:
+        return 0
+    of_work = p.base_ns - p.naive_ns
+    rest_ns = min(p.saving_ns, round(p.replayed_ratio * p.base_ns)) - of_work
+    return rest_ns if rest_ns > _BEYOND * of_work else 0
 
 
 def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:

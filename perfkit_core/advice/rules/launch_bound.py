@@ -93,6 +93,7 @@ def of_launches(facts: RuleInput) -> list[Candidate]:
         rows=rows,
         transforms=(Batch(rows, cost, _GAP_NS, group), Shorten(between, _BETWEEN)),
         ceiling_ns=facts.step_ns - device,
+        share_ns=round(launching_ns),
         preconditions=(
             message("while the device is idle, the call that launches its next work has not returned"),
         ),
