@@ -21,12 +21,12 @@ NO_CODE = {
     "decode-gap", "small-decode-batch", "waiting-operator", "outlier-steps", "outlier-steps-once",
     "outlier-steps-outside", "host-gap", "host-gap-unknown", "host-code", "host-code-loader",
     "exposed-communication-one", "exposed-communication-slow", "exposed-copies", "exposed-copies-DtoH",
-    "exposed-copies-HtoD", "decode-without-graph", "layout-transposes", "rank-skew-unread",
-    "recomputed-forward", "recomputed-forward-yes", "work-between-steps",
+    "exposed-copies-HtoD", "decode-without-graph", "layout-transposes", "rank-skew", "rank-skew-unread",
+    "recomputed-forward", "recomputed-forward-yes", "work-between-steps", "unbatched-loop", "memory-near-limit-no",
 }  # fmt: skip
 MORE = {
     "torch": {"elementwise-chain-vllm", "elementwise-chain-yes", "exposed-communication-slow-npu", "launch-bound-vllm",
-              "launch-bound-yes", "tensor-cores-unused-yes-float16"},
+              "launch-bound-yes", "memory-near-limit-vllm", "tensor-cores-unused-yes-float16"},
     "paddle": {"per-tensor-optimizer", "unbatched-loop-updates"},
 }  # fmt: skip
 

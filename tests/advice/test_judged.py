@@ -22,7 +22,8 @@ from perfkit_core.base.language.messages import Message, render
 TRACES: Final = Path(os.environ.get("PERFKIT_TRACES", "../shared/traces"))
 SENT: Final = [
     ("torch-judged/gtx-luatil04", "tensor-cores-unused", 0.10, 0.42),
-    ("torch-judged/h100-owlv2", "loader-workers", 0.40, 0.523),
+    # a pipeline prepares five batches, and nothing runs while it prepares the first one: at most 40%
+    ("torch-judged/h100-owlv2", "loader-workers", 0.25, 0.41),
     ("torch-judged/h100-owlv2", "unfused-attention", 0.10, 0.41),
     ("torch-judged/param-linear", "launch-bound", 0.40, 0.63),
     ("torch-judged/param-linear", "zero-fill-gradients", 0.05, 0.16),
@@ -63,6 +64,8 @@ WRONG: Final = [
     ("torch/event-sync", "launch-bound"),
     ("torch/gpu-user-annotation-steps", "elementwise-chain"),
     ("torch/mi250-minitoy-train", "elementwise-chain"),
+    ("torch/h100-qwen05b", "device-sync"),  # the wait of the harness for what ran before
+    ("torch/mi300x-qwen05b", "device-sync"),
     ("serving/vllm-decode-graph.capture", "unbatched-loop"),
     ("nsys/mfu-2gpu-before", "pageable-copies"),
     ("real/fastai2", "tensors-from-lists"),
@@ -120,6 +123,11 @@ def test_large_causes_are_named_with_their_size(name: str, rule: str, share: flo
 
 
 RECORDINGS: Final = sorted({row[0] for row in (*SENT, *WRONG, *CAUSES)})
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_no_rule_fails(name: str) -> None:
+    assert [rule for rule, why in advices(name).not_evaluable.items() if "the rule failed" in str(why)] == []
 
 
 def messages(text: Any) -> Iterator[Message]:

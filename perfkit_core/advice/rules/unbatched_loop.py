@@ -52,7 +52,7 @@ _PRODUCTS: Final = ("matmul", "linear")
 _LOOKUPS: Final = frozenset({"embedding", "gather", "slice", "index", "split"})
 """Operators that take a part of their input. A layer does not begin with one of them."""
 _IN_PLACE: Final = re.compile(r"\w_(?= |$)")
-"""Names of operators that change their input. Without lookups, they change one tensor after the other."""
+"""Names of operators that change their input. If most do, without lookups, one tensor changes after the other."""
 _MOST: Final = 3
 """Maximum number of loops that are reported."""
 
@@ -103,8 +103,7 @@ def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> Candi
     kind = max(loops, key=lambda loop: loop.operators).kind
     rounds = round(float(np.median([loop.rounds for loop in loops if loop.kind == kind])))
     body = round(float(np.median([loop.operators / loop.rounds for loop in loops if loop.kind == kind])))
-    in_place = matching(trace, "name", _IN_PLACE.search)[computing].all()
-    updates = in_place and not trace.rows("op_name", *_LOOKUPS)[rows].any()
+    kind_of_loop = _kind(facts, loops, rows, computing)
     return Candidate(
         plural(
             "A loop calls {n:count} operator in each of {rounds} iterations: {operators:list}. This takes {time}.",
@@ -122,14 +121,29 @@ def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> Candi
         preconditions=(message("the iterations call the same operators, and they are not the layers of a network"),),
         vetoes=(message("iterations that are the layers of a network"),),
         assumptions=assume(remaining_factor=factor),
-        risks=() if updates else (
+        risks=() if kind_of_loop == "updates" else (
             message("If iterations need the result of the one before, only a fused operator such as an LSTM helps."),
             message("Items of different sizes must be padded and masked."),
         ),
         conflicts=("select-loop", "host-gap", "launch-bound", "micro-batches"),
         fill={"operator": name_of(trace, rows[0])},
-        words={"loop": "updates" if updates else "items"},
+        words={"loop": kind_of_loop},
     )  # fmt: skip
+
+
+def _kind(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, computing: IntArray) -> str:
+    """Return what the loops do, which decides the fix: ``updates`` of one tensor after the other, ``time-steps`` of a
+    recurrent cell, ``lookups`` in tables, ``products``, or other work on ``items``."""
+    trace = facts.trace
+    in_place = matching(trace, "name", _IN_PLACE.search)[computing]
+    if 2 * in_place.sum() > len(computing) and not trace.rows("op_name", *_LOOKUPS)[rows].any():
+        return "updates"
+    if _is_recurrent(facts, loops, rows) or trace.rows("op_name", "rnn")[rows].any():
+        return "time-steps"
+    if trace.rows("op_name", "embedding")[rows].any():
+        return "lookups"
+    layers = trace.rows("op_name", "linear", *_PARAMETERS)[rows].any()
+    return "products" if trace.rows("op_name", "matmul")[rows].any() and not layers else "items"
 
 
 def _computes(facts: RuleInput, rows: IntArray) -> bool:
