@@ -299,6 +299,33 @@ def mixed_levels(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
     return (Finding("levels-mixed", text),)
 
 
+MOST_APART_NS: Final = 60 * 10**9
+"""Clocks of the hosts of a job differ by less than this. Ranks whose recordings are farther apart were not recorded
+together."""
+
+
+def recorded_apart(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
+    """Report ranks that were recorded at other times than the first one. ``metas`` describe the parts of a run."""
+    windows: dict[int, tuple[int, int]] = {}
+    for meta in metas:
+        for rank in meta.ranks if meta.clock == "epoch" and meta.window_ns else ():
+            windows[rank] = hull([window for window in (meta.window_ns, windows.get(rank)) if window]) or (0, 0)
+    ordered = sorted(windows.items(), key=lambda item: item[1])
+    end = ordered[0][1][1] if ordered else 0
+    for at, (_, window) in enumerate(ordered):
+        if window[0] - end > MOST_APART_NS:
+            text = message(
+                "{first} and {later} were not recorded at the same time, but {gap:ns} apart: their collectives are "
+                "different ones, and are not compared",
+                first=spelled(rank for rank, _ in ordered[:at]),
+                later=spelled(rank for rank, _ in ordered[at:]),
+                gap=window[0] - end,
+            )
+            return (Finding("ranks-apart", text),)
+        end = max(end, window[1])
+    return ()
+
+
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
     """Return findings about the waits in collectives, which may be unknown or too low.
 
