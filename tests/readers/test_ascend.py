@@ -33,7 +33,7 @@ from perfkit_core.testing.traces import check_round_trip, check_trace
 from perfkit_core.trace.model.side_tables import AWAITED_RANKS, COLLECTIVES, DEVICE_TASKS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import ascend
-from tests.support.ascend import MAIN, PID, AscendRecording, awaiting, rich, small
+from tests.support.ascend import MAIN, NONE, PID, AscendRecording, awaiting, rich, small
 from tests.support.events import codes
 from tests.support.tables import check_events, view_rows, view_table
 
@@ -382,6 +382,16 @@ def test_references_to_missing_rows_are_counted(tmp_path: Path, lost: str) -> No
         connection.commit()
     (text,) = [str(finding.text) for finding in load(folder).quality if finding.code == "missing-rows"]
     assert f"{lost} (" in text
+
+
+def test_tasks_of_a_graph_were_called_before_the_recording(tmp_path: Path) -> None:
+    folder = rich().database(tmp_path)
+    (path,) = folder.rglob("*.db")
+    for model, expected in ((NONE, True), (3, False)):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE TASK SET connectionId = 777, modelId = ?", (model,))
+            connection.commit()
+        assert ("missing-rows" in codes(load(folder))) == expected
 
 
 def test_rows_of_tables_that_match_no_event_are_counted(tmp_path: Path) -> None:
