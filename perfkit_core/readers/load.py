@@ -191,7 +191,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        if str(path) in error.message:
+        if str(path) in error.message or error.message.startswith(f"{path.parent}/"):  # names a file next to it
             raise
         raise SourceError(f"{path}: {error.message}", error.hint) from None
 
