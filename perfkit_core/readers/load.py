@@ -74,8 +74,7 @@ def load_all(
     if len(sources) == 1 < len(files):
         trace = named(trace, paths.as_path(sources[0]))
     metas = [part.meta for part in traces]
-    about_ranks = (*mixed_levels(metas), *recorded_apart(metas), *about_job(trace.meta))
-    return trace.with_findings(*findings, *lost, *about_ranks)
+    return trace.with_findings(*findings, *lost, *mixed_levels(metas), *recorded_apart(metas), *about_job(trace.meta))
 
 
 def as_trace(source: Trace | paths.PathLike | Sequence[paths.PathLike], plugins: Plugins | None = None) -> Trace:

@@ -124,12 +124,6 @@ class Database:
                 raise self._unreadable(table, problems[0][0])
             self.damaged[table] = None
 
-    def require(self, table: str, *columns: str) -> None:
-        """Raise SourceError if the table exists, but lacks one of the columns."""
-        for name in columns:
-            if name not in self.columns.get(table, columns):
-                raise self._unreadable(table, f"it has no column {name}")
-
     def _unreadable(self, table: str, problem: object) -> SourceError:
         return SourceError(f"{self.path}: table {table} cannot be read ({problem})", self._hint)
 

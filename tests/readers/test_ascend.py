@@ -272,8 +272,6 @@ def test_damaged_files(tmp_path: Path) -> None:
     output = small().database(tmp_path / "db") / OUTPUT
     database = output / "ascend_pytorch_profiler_0.db"
     content = database.read_bytes()
-    database.write_bytes(content.replace(b"TASK (startNs", b"TASK (beginNs"))
-    assert "TASK cannot be read (it has no column startNs)" in refusal(output.parent)
     database.write_bytes(content[: len(content) // 2])
     assert "cannot be read" in refusal(output.parent)
     database.write_bytes(b"")
@@ -389,6 +387,8 @@ def test_references_to_missing_rows_are_counted(tmp_path: Path, lost: str) -> No
 def test_tasks_of_a_graph_were_called_before_the_recording(tmp_path: Path) -> None:
     folder = rich().database(tmp_path)
     (path,) = folder.rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE TASK ADD COLUMN modelId INTEGER")
     for model, expected in ((NONE, True), (3, False)):
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("UPDATE TASK SET connectionId = 777, modelId = ?", (model,))

@@ -297,9 +297,9 @@ class AscendRecording:
               [(call.begin, call.end, _API[call.level], PID << 32 | call.thread, call.connection, text(call.name))
                for call in self.calls])  # fmt: skip
         table("TASK", "startNs INTEGER, endNs INTEGER, deviceId INTEGER, connectionId INTEGER, globalTaskId INTEGER, "
-              "taskType INTEGER, contextId INTEGER, streamId INTEGER, taskId INTEGER, modelId INTEGER",
+              "taskType INTEGER, contextId INTEGER, streamId INTEGER, taskId INTEGER",
               [(task.begin, task.end, self.device, task.connection, number,
-                text("KERNEL_AICORE" if task.kernel else task.name), task.subtask, task.stream, task.task, NONE)
+                text("KERNEL_AICORE" if task.kernel else task.name), task.subtask, task.stream, task.task)
                for number, task in enumerate(self.tasks)])  # fmt: skip
         table("ENUM_MEMCPY_OPERATION", "id INTEGER, name TEXT", list(enumerate(_WAYS)))
         table("MEMCPY_INFO", "globalTaskId INTEGER, size INTEGER, memcpyOperation INTEGER",

@@ -218,8 +218,6 @@ def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -
     starts, described = integers(columns, "start_ns")[rows], integers(details, "start_ns")
     found = np.full(len(rows), NO_ROW)
     for shift in _ROUNDED_NS:
-        if (found >= 0).all():
-            break
         keys, _ = distinct([codes, np.append(starts + shift, described)], len(codes))
         last = np.arange(len(details))[::-1]
         found = np.where(found == NO_ROW, first_match(keys[: len(rows)], keys[len(rows) :][last], last), found)

@@ -305,23 +305,21 @@ together."""
 
 
 def recorded_apart(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
-    """Report ranks that were recorded at other times than the first one. ``metas`` describe the parts of a run."""
-    windows: dict[int, tuple[int, int]] = {}
-    for meta in metas:
-        for rank in meta.ranks if meta.clock == "epoch" and meta.window_ns else ():
-            windows[rank] = hull([window for window in (meta.window_ns, windows.get(rank)) if window]) or (0, 0)
-    ordered = sorted(windows.items(), key=lambda item: item[1])
-    end = ordered[0][1][1] if ordered else 0
-    for at, (_, window) in enumerate(ordered):
+    """Report ranks that were not recorded at the same time. ``metas`` describe the parts of a run."""
+    parts = sorted((meta.window_ns, meta.ranks) for meta in metas if meta.clock == "epoch" and meta.window_ns)
+    end = parts[0][0][1] if parts else 0
+    for at, (window, _) in enumerate(parts):
         if window[0] - end > MOST_APART_NS:
-            text = message(
-                "{first} and {later} were not recorded at the same time, but {gap:ns} apart: their collectives are "
-                "different ones, and are not compared",
-                first=spelled(rank for rank, _ in ordered[:at]),
-                later=spelled(rank for rank, _ in ordered[at:]),
-                gap=window[0] - end,
-            )
-            return (Finding("ranks-apart", text),)
+            first, later = ({rank for _, ranks in side for rank in ranks} for side in (parts[:at], parts[at:]))
+            if first and later and first.isdisjoint(later):
+                text = message(
+                    "{first} and {later} were not recorded at the same time, but {gap:ns} apart: their collectives are "
+                    "different ones, and are not compared",
+                    first=spelled(first),
+                    later=spelled(later),
+                    gap=window[0] - end,
+                )
+                return (Finding("ranks-apart", text),)
         end = max(end, window[1])
     return ()
 
