@@ -3,7 +3,8 @@
 A real recording is repeated, as text and as a database, until it has about the size of the torch trace of a GPU. The
 size counts all files that perfkit reads: for the text, these are the trace, the tables of kernels and allocations, and
 the settings. The ratios are of the CPU time: bytes or events per second, divided by those of the torch trace. Each
-recording is read in a new process. The recordings alternate, and the numbers are medians.
+recording is read in a new process. The recordings alternate, and the numbers are medians. The last row is a lower bound
+for a reader that leaves the database to SQLite.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from benchmarks import ascend_inputs, console
 from benchmarks.ingest import MEMORY
 from benchmarks.inputs import large
+from benchmarks.readers.floors import SQLITE
 from benchmarks.results import Check, Section, Table, at_least, number
 from benchmarks.rounds import Result, reasons, take_turns
 
@@ -27,8 +29,12 @@ def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
         _TORCH: large(size_mb),
         _TEXT: ascend_inputs.text(size_mb),
         _DATABASE: ascend_inputs.database(size_mb),
+        SQLITE.name: ascend_inputs.database(size_mb),
     }
-    contenders = [(name, ["-m", "benchmarks.measure", MEMORY, str(path)], rounds) for name, path in recordings.items()]
+    contenders = [
+        (name, ["-m", "benchmarks.measure", SQLITE.name if name == SQLITE.name else MEMORY, str(path)], rounds)
+        for name, path in recordings.items()
+    ]
     results = dict(zip(recordings, take_turns(contenders, rounds, say), strict=True))
     sizes = {name: ascend_inputs.size_bytes(path) for name, path in recordings.items()}
     columns = ("", "MB", "rows", "s", "CPU s", "speed per byte ÷ torch trace", "speed per row ÷ torch trace")

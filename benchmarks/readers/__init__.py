@@ -12,4 +12,4 @@ READERS: tuple[Reader, ...] = (
 
 def reader(name: str) -> Reader:
     """Return the reader with this name. Raises KeyError."""
-    return {one.name: one for one in READERS}[name]
+    return {one.name: one for one in (*READERS, floors.SQLITE)}[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from benchmarks.readers.contract import Outcome, Reader
@@ -22,6 +24,33 @@ def _bytes(file: Path, folder: Path) -> Outcome:
             total += count
     return Outcome(0, 0, total)
 
+
+_ASCEND = {
+    "PYTORCH_API": "startNs, endNs, globalTid, connectionId, name, sequenceNumber, fwdThreadId, inputShapes, "
+    "inputDtypes, callchainId, type",
+    "PYTORCH_CALLCHAINS": "id, stack, stackDepth",
+    "CONNECTION_IDS": "id, connectionId",
+    "CANN_API": "startNs, endNs, type, globalTid, connectionId, name",
+    "TASK": "startNs, endNs, deviceId, connectionId, globalTaskId, taskType, contextId, streamId, taskId",
+    "COMPUTE_TASK_INFO": "name, globalTaskId, blockDim, taskType, opType, inputShapes, inputDataTypes, waitNs",
+}
+
+
+def _sqlite(folder_of_rank: Path, folder: Path) -> Outcome:
+    (file,) = folder_of_rank.rglob("ascend_pytorch_profiler_*.db")
+    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as connection:
+        rows = [connection.execute(f"SELECT {columns} FROM {table}").fetchall() for table, columns in _ASCEND.items()]
+    return Outcome(sum(map(len, rows)), 0, rows)
+
+
+SQLITE = Reader(
+    "SQLite, fetchall of an Ascend database",
+    "floor",
+    "Python's sqlite3: the columns that perfkit reads of the six largest tables, nothing joined or decoded",
+    (),
+    _sqlite,
+)
+"""Not among the readers of trace files, because it reads databases."""
 
 READERS = (
     Reader(

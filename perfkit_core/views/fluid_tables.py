@@ -197,7 +197,7 @@ HEAD_VIEW = View(
 )
 
 
-MODES: Final = ("MemcpyAsync", "MemcpySync", "Memcpy (launch not recorded)")
+MODES: Final = ("MemcpyAsync", "MemcpySync", "Memcpy (call not recorded)")
 """Names of modes. They follow the word for the device, as in ``GpuMemcpyAsync``."""
 _ASYNC, _SYNC, _UNKNOWN = range(3)
 _NAMES_MODE: Final = "(?i)memcpy_?a?sync"
@@ -207,10 +207,12 @@ def memcpy_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return a tree of modes (depth 0) and directions (1), with :data:`COLUMNS`. The ratio is NA without operators."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", schema.MEMCPY))
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
-    names_mode = trace.host & names.lookup(arrays.matches(names.values, _NAMES_MODE), False)
-    around = nesting.outermost(trace.ints("parent"), names_mode)[launched_by]
-    call = np.where(trace.rows("kind", schema.RUNTIME, schema.SYNC)[launched_by], launched_by, arrays.NO_ROW)
-    event = np.where(launched_by == arrays.NO_ROW, arrays.NO_ROW, np.where(around >= 0, around, call))
+    names_mode = names.lookup(arrays.matches(names.values, _NAMES_MODE), False)
+    around = nesting.outermost(trace.ints("parent"), names_mode & trace.host)[launched_by]
+    calls, launched = trace.rows("kind", schema.RUNTIME, schema.SYNC)[launched_by], launched_by != arrays.NO_ROW
+    event = np.where(names_mode[rows], rows, arrays.NO_ROW)  # Ascend: an operator launches, and the task has the mode
+    event = np.where(launched & calls, launched_by, event)
+    event = np.where(launched & (around >= 0), around, event)
     asynchronous = names.lookup(arrays.matches(names.values, "(?i)async"), False)[event]
 
     kinds, word = trace.codes("copy_kind"), fluid_overhead.device_word(trace)

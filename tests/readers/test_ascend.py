@@ -33,7 +33,7 @@ from perfkit_core.testing.traces import check_round_trip, check_trace
 from perfkit_core.trace.model.side_tables import AWAITED_RANKS, COLLECTIVES, DEVICE_TASKS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import ascend
-from tests.support.ascend import MAIN, PID, AscendRecording, awaiting, rich, small
+from tests.support.ascend import MAIN, NONE, PID, AscendRecording, awaiting, rich, small
 from tests.support.events import codes
 from tests.support.tables import check_events, view_rows, view_table
 
@@ -187,6 +187,19 @@ def test_ranks_of_different_levels_are_named(tmp_path: Path) -> None:
     assert "(Level0: rank 0; Level1: rank 1)" in text
 
 
+def test_ranks_that_were_not_recorded_together_are_named(tmp_path: Path) -> None:
+    small(0).text(tmp_path, tables=False)
+    path = small(1).text(tmp_path, tables=False) / OUTPUT / "trace_view.json"
+    assert "ranks-apart" not in codes(load(tmp_path))
+    events = json.loads(path.read_text())
+    for event in events:
+        if "ts" in event:
+            event["ts"] = str(Decimal(event["ts"]) + 1_692_000_000)
+    path.write_text(json.dumps(events))
+    (text,) = [finding.message for finding in load(tmp_path).quality if finding.code == "ranks-apart"]
+    assert text.startswith("rank 0 and rank 1 were not recorded at the same time, but 1,692 s apart")
+
+
 def test_a_text_without_the_vendors_tables(tmp_path: Path) -> None:
     trace = load(small().text(tmp_path, tables=False))
     kinds = Counter(trace.events["kind"].to_pylist())
@@ -268,7 +281,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     assert "analysis.db has only sums" in refusal(output / "analysis.db")
     text = small().text(tmp_path / "text") / OUTPUT
     (text / "kernel_details.csv").write_bytes(b'Name,Start Time(us),Duration(us)\n"cut')
-    assert "kernel_details.csv: not a readable table" in refusal(text.parent)
+    assert refusal(text.parent).startswith(f"{text}/kernel_details.csv: not a readable table")
     for rows, part in (
         ("Name,Start Time(us),Duration(us)\nmm,soon,1\n", "'soon', row 1 of the column Start Time(us)); let the"),
         ("Name,Name,Start Time(us),Duration(us)\na,b,1,1\n", "exists 2 times"),
@@ -369,6 +382,18 @@ def test_references_to_missing_rows_are_counted(tmp_path: Path, lost: str) -> No
         connection.commit()
     (text,) = [str(finding.text) for finding in load(folder).quality if finding.code == "missing-rows"]
     assert f"{lost} (" in text
+
+
+def test_tasks_of_a_graph_were_called_before_the_recording(tmp_path: Path) -> None:
+    folder = rich().database(tmp_path)
+    (path,) = folder.rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE TASK ADD COLUMN modelId INTEGER")
+    for model, expected in ((NONE, True), (3, False)):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE TASK SET connectionId = 777, modelId = ?", (model,))
+            connection.commit()
+        assert ("missing-rows" in codes(load(folder))) == expected
 
 
 def test_rows_of_tables_that_match_no_event_are_counted(tmp_path: Path) -> None:

@@ -116,6 +116,11 @@ def test_copies_and_events() -> None:
     copy = device("copy", "memcpy", 200, 5, correlation=1)
     call = host("cudaMemcpyAsync", "runtime", 20, 5, correlation=1)
     labelled = trace([host("GpuMemcpySync:GPU->CPU", "annotation", 10, 50), call, copy])
+    launched = trace([
+        host("aten::copy_", "operator", 10, 50, correlation=1),
+        device("MEMCPY_ASYNC", "memcpy", 200, 5, correlation=1),
+        device("copy", "memcpy", 210, 3),
+    ])  # fmt: skip
     threads = trace([host("add", "operator", start, 10, tid=tid) for start, tid in ((0, 1), (20, 2), (40, 1))])
     steps = trace([
         host("step 0", "step", 0, 100, step=0),
@@ -134,6 +139,7 @@ def test_copies_and_events() -> None:
     check_tables("views/fluid_events.txt", {
         "the framework's copy kind goes before the calls": view_table("fluid_memcpy", labelled),
         "without it, the call decides": view_table("fluid_memcpy", trace([call, copy])),
+        "without a call, the copy decides": view_table("fluid_memcpy", launched),
         "instances are numbered over all threads": view_table("fluid_events", threads, by=("instance",)),
         "or per thread": view_table("fluid_events", threads, by=("instance", "thread")),
         "a chosen step": view_table("fluid_events", steps, steps=(1,)),

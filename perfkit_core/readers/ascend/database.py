@@ -248,7 +248,8 @@ class AscendDatabase:
         columns = {"name": names, "stream": nullable(cells["stream"]), "args": args}
         calls = self._columns("CANN_API", {"connection": "connectionId"})["connection"]
         marks = pc.starts_with(names.cast(pa.string()), "PROFIL").fill_null(False)  # no call starts these tasks
-        called = (cells["correlation"] >= 0) & ~np.asarray(marks, np.bool_)
+        in_graph = (cells["model"] >= 0) & (cells["model"] != _NONE)  # called when the graph was captured
+        called = (cells["correlation"] >= 0) & ~in_graph & ~np.asarray(marks, np.bool_)
         self._refer("CANN_API", cells["correlation"][called], calls)
         return self._table(cells, columns).filter(pa.array(~sums))
 

@@ -130,6 +130,7 @@ KERNELS = {
         "void phi::funcs::VectorizedElementwiseKernel<float, phi::funcs::MomentumFunctor<float>, 1, 1, 4>()",
     ),
     "collective": (
+        "hcom_allReduce__586_0_1",
         "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
         "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
