@@ -12,6 +12,7 @@ import os
 import runpy
 import statistics
 import sys
+import threading
 import time
 import uuid
 import warnings
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -208,6 +209,17 @@ class Session:
                 self.begin(imported[0])
             else:
                 hooks.enter_context(packages.FirstImport(names, self.begin))
+            pid, leave = os.getpid(), os._exit
+
+            def finish_and_leave(status: int) -> NoReturn:  # only the main thread can end every recording
+                if os.getpid() == pid and threading.current_thread() is threading.main_thread():
+                    with contextlib.suppress(PerfkitError):
+                        self.finish()
+                    sys.stderr.flush()
+                leave(status)
+
+            hooks.callback(setattr, os, "_exit", leave)
+            os._exit = finish_and_leave
             return run(program)
 
     def begin(self, framework: str) -> None:
@@ -227,6 +239,11 @@ class Session:
 
     def finish(self) -> Recorded:
         """End the recording, print what was recorded, and return it. Raises CaptureError."""
+        if getattr(sys.stderr, "closed", False):  # by the script; the descriptor is usually still open
+            try:
+                sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 (as long as the process)
+            except OSError:
+                sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
         children = self._children()
         own = f"-{os.getpid()}-"
         killed = sum(own not in path.name for path in self._files(_PENDING) - self._killed_before)
@@ -355,7 +372,8 @@ def run(program: Program) -> int:
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
-        print(end.code, file=sys.stderr)
+        with contextlib.suppress(ValueError):  # the script has closed it
+            print(end.code, file=sys.stderr)
         return 1
     except PerfkitError:
         raise

@@ -123,6 +123,8 @@ def work_between(steps: Steps, evaluations: tuple[IntArray, IntArray], samples: 
     in ns since 1970."""
     if len(steps.end) < _FEW_STEPS:
         return None
+    # waits in short steps are taken from the next long step
+    steps = steps._replace(training_ns=np.maximum(steps.training_ns, 0))
     typical_ns = float(np.median(steps.training_ns))
     long = steps.training_ns > _LONG * typical_ns
     longer_ns = float((steps.training_ns[long] - typical_ns).sum())
@@ -137,11 +139,12 @@ def work_between(steps: Steps, evaluations: tuple[IntArray, IntArray], samples: 
     evaluating = inside & _of(samples.at_ns, *evaluations)[1]
     in_long = inside & ~evaluating & long[of_step]
     usual = inside & ~evaluating & ~in_long
-    if usual.sum() < _FEW_SAMPLES and longer_ns > evaluated_ns:
+    if usual.sum() < _FEW_SAMPLES <= in_long.sum() and longer_ns > evaluated_ns:
         return WorkBetween((evaluated_ns + longer_ns) / total_ns, each=each)
     others = _other_places(samples, usual, in_long)
-    if others.total() < in_long.sum() * longer_ns / max(float(steps.training_ns[long].sum()), 1) / 2:
-        longer_ns, others = 0.0, Counter()  # the long steps run the usual lines
+    expected = in_long.sum() * longer_ns / max(float(steps.training_ns[long].sum()), 1)
+    if others.total() < max(expected / 2, _FEW_SAMPLES):
+        longer_ns, others = 0.0, Counter()  # the long steps run the usual lines, or their samples may be chance
     share = (evaluated_ns + longer_ns) / total_ns
     places = _other_places(samples, usual, evaluating) + others
     return WorkBetween(share, *_described(places.most_common(1)), each=each) if share >= NOTABLE_BETWEEN else None

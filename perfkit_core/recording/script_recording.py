@@ -3,7 +3,8 @@
 The profiler starts when the framework was imported, and records the start of the script until the script makes an
 optimizer. A step ends with an update of the first optimizer, or with what the user names. The window of the steps
 begins at the first end. When a step is complete, the start is dropped. If none is complete at the end of the script,
-the start is kept, because it is all there is."""
+the longer of the start and of what follows the only end is kept. Between them lies the first step, which is not
+recorded: in one recording, it would be a gap."""
 
 from __future__ import annotations
 
@@ -146,6 +147,7 @@ class ScriptRecording:
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
         self._checked = 0
+        self._start_ns = time.perf_counter_ns()  # when the start of the script began, then how long it was
         self._start_cut: Text | None = None  # why the start of the script ended early
         self._recording = StepRecording(StepWindow(0, 0, steps or _EVER), self._made)
         self._recording.most_events = options.get(step_calls.LIMIT)
@@ -253,6 +255,7 @@ class ScriptRecording:
             self._recording.forget()
             self._profiler, self._begun = None, False  # torch would crash if its profiler were stopped later
         if not self._begun:
+            self._sampler.stop()
             with signals.guarded(_FAILED):
                 self._made().writer.announce()
         if self._in_start:  # the optimizer was made before, as in an earlier cell of a notebook
@@ -289,12 +292,14 @@ class ScriptRecording:
             if self._start_cut is None and most_events is None and self._checked % _CHECKS == 0:
                 self._start_cut = enough_calls(self._sampler)
         if self._start_cut is not None:
+            self._sampler.stop()
             self._end_start()
 
     def _end_start(self) -> None:
         if not self._in_start:
             return
         self._leave_start()
+        self._start_ns = time.perf_counter_ns() - self._start_ns
         with signals.guarded(_FAILED):
             self._write_start = self._made().hold(Ending.NOT_BEGUN)
 
@@ -308,23 +313,27 @@ class ScriptRecording:
 
     def _leave_start(self) -> None:
         self._in_start = False
-        self._sampler.stop()
         if self._checks is not None:
             self._checks.end()
 
     def _stop(self, keep_start: bool = True) -> None:
-        """End the recording. Keep the start of the script only if no part of a step is kept. Between them lies the
-        first step, which is not recorded."""
+        """End the recording. Without a complete step, keep the start of the script (not without ``keep_start``) or what
+        follows the only end of a step."""
         self._other.restore()
         self._end_pending()
+        self._sampler.stop()
         self._between.stop()
         self._end_start()
         if self._recording.complete:
             self._recording.finish()
             return
-        self._recording.abort()
         write, self._write_start = self._write_start, None
-        if write is not None and keep_start and self._recording.cut is None:
+        rest_ns = time.perf_counter_ns() - self._at_ns if self._recording.recording else 0
+        if write is None or not keep_start or rest_ns > self._start_ns:
+            self._recording.abort()
+            return
+        self._recording.abort(keep=False)
+        if self._recording.cut is None:
             cut = self._start_cut
             text = None if cut is None else message("recording ended early, because {reason}", reason=cut)
             with signals.guarded(_FAILED):

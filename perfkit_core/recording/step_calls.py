@@ -153,7 +153,7 @@ def warn_without_steps(
     if ends >= 2:
         return
     end = "update of an optimizer" if step_on is None else f"end of {step_on} (--step-on)"
-    cause = f"only one {end} was seen, and a step needs two" if ends else f"no {end} was seen"
+    cause = f"only one {end} was seen, and the first iteration is not recorded" if ends else f"no {end} was seen"
     hint = "" if step_on else ": --step-on names a function or a range that ends a step"
     users = [item for item in repeated if owner_of(item[1].co_filename, None) is Owner.USER]
     frameworks = get_plugins().recordable()

@@ -327,10 +327,10 @@ class StepRecording:
             failures.tell(text, logging.WARNING)
 
     @_guarded
-    def abort(self) -> None:
-        """If a training is running, end its recording, and write it even if it contains no complete step."""
+    def abort(self, keep: bool = True) -> None:
+        """If a training is running, end its recording. ``keep``: write it even if it contains no complete step."""
         if self._running:
-            self._leave(Ending.INTERRUPTED, keep=True)
+            self._leave(Ending.INTERRUPTED, keep)
             self._end()
 
     @_guarded

@@ -121,6 +121,10 @@ SCRIPTS = {
     "a code at the end": Script("import fakeone, sys\nsys.exit(7)\n"),
     "an end without a code": Script("import fakeone, sys\nsys.exit()\n"),
     "a text at the end": Script("import fakeone, sys\nsys.exit('bye')\n"),
+    "an end without functions that run at exit": Script(
+        "import atexit, fakeone, os\natexit.register(print, 'at exit')\nos._exit(7)\n"
+    ),
+    "an end with a closed stderr": Script("import fakeone, sys\nsys.stderr.close()\nsys.exit('bye')\n"),
     "a folder with an older recording": Script("import fakeone\n", files={f"run/old{SUFFIX}": ""}),
     "a process that was killed before its steps were complete": Script(
         "import fakeone, os, pathlib\nos.makedirs('run')\npathlib.Path('run/rank--1.perfkit.pending').touch()\n"

@@ -90,9 +90,24 @@ def test_a_work_of_little_time_is_left_out() -> None:
 
 
 def test_what_too_few_samples_show_is_not_known() -> None:
-    short = [[Piece(6, ROLLING), Piece(1, TRAINING)], *[[Piece(1, TRAINING)]] * 3]
-    assert found(short * 10) == WorkBetween(0.6)
+    short = [[Piece(90, ROLLING), Piece(10, TRAINING)], *[[Piece(10, TRAINING)]] * 5]
+    assert found(short * 12) == WorkBetween(0.6)
     assert str(WorkBetween(0.6).text()).endswith("between the training steps: it is not known what runs there")
+
+
+def test_few_samples_are_no_evidence() -> None:
+    """Some steps of a short training take long by chance, and so do the lines of their few samples."""
+    assert found([[Piece(600, ROLLING), *STEP], *[STEP] * 7]) is None
+    assert found([[Piece(600, ROLLING), *STEP], *[STEP] * 25]) is None
+
+
+def test_a_share_is_at_most_one_if_a_step_waited_longer_than_it_took() -> None:
+    """The waits of short steps count only at the end of the next long step."""
+    times = np.arange(10) * MS
+    waited = Steps(times, times + MS, np.array([*[MS] * 9, -100 * MS]), np.array([*[0] * 9, 3 * MS]))
+    work = work_between(waited, (times[:0], times[:0]), Samples(times[:0], times[:0], []))
+    assert work is not None
+    assert work.share == pytest.approx(3 / 12)
 
 
 def test_an_evaluation_ends_before_the_update(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,9 +54,9 @@ def test_code_with_a_step_has_the_future_statements_of_the_script_only() -> None
     ("ends", "step_on", "says"),
     [
         (0, None, "no update of an optimizer was seen: --step-on names a function or a range that ends a step"),
-        (1, None, "only one update of an optimizer was seen, and a step needs two: --step-on names"),
+        (1, None, "only one update of an optimizer was seen, and the first iteration is not recorded: --step-on names"),
         (0, "my step", "no end of my step (--step-on) was seen"),
-        (1, StepCalls("", "step"), "only one end of step (--step-on) was seen, and a step needs two"),
+        (1, StepCalls("", "step"), "only one end of step (--step-on) was seen, and the first iteration"),
         (2, None, ""),
     ],
 )

@@ -107,6 +107,10 @@ def resident() -> int:
     return 0
 
 
+_RESERVED: Final = 1 << 30
+"""Addresses that the libraries of perfkit's reading reserve and hardly use: allocators, code, stacks of threads."""
+
+
 def free() -> float | None:
     """Return the bytes that this process may still use: those that are free on this machine, or less if a control group
     (a container, ``systemd-run``) or a limit of the process (``ulimit``) allows less. None where this is unknown."""
@@ -147,7 +151,7 @@ def _free_of_process() -> Iterator[int]:
         import resource
 
         sizes = [int(size) * mmap.PAGESIZE for size in Path("/proc/self/statm").read_text(encoding="ascii").split()]
-        for kind, used in ((resource.RLIMIT_AS, sizes[0]), (resource.RLIMIT_DATA, sizes[5])):
+        for kind, used in ((resource.RLIMIT_AS, sizes[0] + _RESERVED), (resource.RLIMIT_DATA, sizes[5])):
             most = resource.getrlimit(kind)[0]
             if most != resource.RLIM_INFINITY:
                 yield most - used

@@ -86,6 +86,16 @@ def test_the_memory_that_control_groups_leave(
         assert machine.free() == min(free)
 
 
+def test_addresses_that_are_only_reserved_leave_less_of_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource", reason="Windows has no such limits")
+    limits = {resource.RLIMIT_AS: 5 << 40, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[kind], limits[kind]))
+    (reserving,) = machine._free_of_process()
+    monkeypatch.setattr(machine, "_RESERVED", 0)
+    (free,) = machine._free_of_process()
+    assert free - reserving == pytest.approx(1 << 30, rel=0.1)
+
+
 @pytest.mark.parametrize("make", SIZES, ids=[make.__name__ for make in SIZES])
 def test_each_way_to_much_memory_is_limited(make: Callable[[Path, int], None], tmp_path: Path) -> None:
     """Each of these files takes a few hundred KB, and hundreds of MB in memory."""
