@@ -56,8 +56,6 @@ _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
 _SMALL: Final = 0.05
 """A larger change within noise is reported as "cannot tell", not as "no difference found"."""
-_DEVICE_BOUND: Final = 0.5
-"""Steps are device-bound if a device works for at least this share of them."""
 _COMPARABLE, _NEARLY_CONTAINED = 0.5, 0.9
 """Below the first matched share of the operator time of one run, and the second one of the other run, two runs are
 barely comparable."""
@@ -304,11 +302,8 @@ def _origin(steps: statistics.SampleStatistics, between: Between) -> Message:
     if between.origin == MEASURED:
         return message("measured in {runs:count} equal runs on this machine", runs=between.runs)
     if between.device_busy is None:
-        return message("assumed for single captures of host-bound steps")
-    if between.device_busy < _DEVICE_BOUND:
-        text = mark("assumed for single captures of host-bound steps (device busy {share:ratio})")
-    else:
-        text = mark("assumed for single captures of device-bound steps (device busy {share:ratio})")
+        return message("assumed for single captures of work on the host")
+    text = mark("assumed for single captures in which a device works for {share:ratio} of the steps")
     return message(text, share=between.device_busy)
 
 
