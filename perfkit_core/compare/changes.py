@@ -19,7 +19,7 @@ from perfkit_core.base.language.units import format_count
 from perfkit_core.causes.segments import COMPUTE
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.attribute.causes import KERNEL, by_layer, grouped, of_operators, unlike, with_path
-from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER, OUTSIDE
+from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER, OUTSIDE, UNLAUNCHED
 from perfkit_core.compare.comparison import different_devices
 from perfkit_core.compare.explanation import Explained
 from perfkit_core.compare.headline import bare_kernel
@@ -87,7 +87,10 @@ def changes(result: Pair, why: Explained, operators: pd.DataFrame) -> pd.DataFra
     least = np.where(computing, _SMALLEST, _SMALLEST_ON_HOST) if differs else _NOTABLE
     named = (size > least * step) & (beyond | (differs & (size > _NOTABLE * step)))
     at = zip(rows["operator"].where(rows["category"].isin(BUSY)), rows["place"], rows["difference_ns"], strict=True)
-    named &= np.array([not _contradicted(*cause, operators) for cause in at], np.bool_)
+    agrees = np.array([not _contradicted(*cause, operators) for cause in at], np.bool_)
+    named &= agrees
+    # Without a larger cause, most of the difference would be in the row of everything else.
+    named |= agrees & (size > size[named].max())
     known = statistics.noise is not None  # the headline says so if it is not
     labelled = [
         name if certain or not known else say("{name}, within noise", name=name)
@@ -171,7 +174,7 @@ def _calls(tree: pd.DataFrame, least_ns: float) -> list[Message]:
     kernels = kernels[(kernels["operator"] == OUTSIDE) & (kernels["base_calls"] > 0) & (kernels["other_calls"] > 0)]
     kernels = kernels.assign(operator=kernels["name"])
     short = {name: bare_kernel(name) for name in kernels["name"]}
-    rows = pd.concat([rows[(rows["category"] != INPUT) & (rows["operator"] != OUTSIDE)], kernels])
+    rows = pd.concat([rows[(rows["category"] != INPUT) & ~rows["operator"].isin([OUTSIDE, UNLAUNCHED])], kernels])
     numbers = {"base_calls": "max", "other_calls": "max", "count_effect_ns": "sum"}  # each category has all calls
     by_place = rows.groupby(["operator", "phase", "layer"], sort=False).agg(numbers)
     sums = by_place.groupby("operator", sort=False).sum().reset_index()
