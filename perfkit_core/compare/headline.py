@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Final
 
+import pandas as pd
+
 from perfkit_core.base.language.messages import Message, mark, message
 from perfkit_core.base.language.units import format_count, format_duration, format_ratio
 from perfkit_core.compare import comparison, statistics
@@ -174,8 +176,14 @@ def _without_steps(result: Pair, alignment: Alignment) -> Iterator[Message]:
     counts = unit.calls.assign(change=unit.calls["other"] / unit.calls["base"].where(unit.calls["base"] > 0) - 1)
     largest = counts["change"].abs().sort_values(ascending=False, kind="stable").index[:_NAMED]
     changed = [
-        message("{name} {base} → {other}", name=bare_kernel(name), base=format_count(base), other=format_count(other))
-        for name, base, other in counts.loc[largest, ["name", "base", "other"]].values.tolist()
+        message(
+            "{name} {base} → {other}{change}",
+            name=bare_kernel(name),
+            base=format_count(base),
+            other=format_count(other),
+            change="" if pd.isna(change) else f" ({format_ratio(change, signed=True)})",
+        )
+        for name, base, other, change in counts.loc[largest].itertuples(index=False)
     ]
     if changed:
         yield message("Calls for each call of it: {calls:parts}.", calls=changed)
