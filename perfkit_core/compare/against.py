@@ -19,7 +19,7 @@ from perfkit_core.base.language.messages import SIDES, Message, mark, message, s
 from perfkit_core.compare import explanation, statistics
 from perfkit_core.compare.attribute.causes import by_layer, causes, explained, grouped, largest_first, waterfall
 from perfkit_core.compare.pair import CompareOptions, Pair, pair
-from perfkit_core.compare.report import COLUMNS, labels, nullable, reasons, report_of, rows, source_of
+from perfkit_core.compare.report import COLUMNS, labels, nullable, report_of, rows, source_of
 from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.trace.model.report_data import Report, Section, declared
 from perfkit_core.trace.model.trace import Trace
@@ -66,11 +66,9 @@ def change(before: Pair, now: Pair) -> Change | None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures
     between = max(now.between.ratio, before.between.ratio)
-    alone = None
-    if _same(base, old_base):
-        alone = _statistics(old_other, other, between)
-    elif _same(other, old_other):
-        alone = _statistics(base, old_base, between)
+    changed = (old_other, other) if _same(base, old_base) else (base, old_base) if _same(other, old_other) else ()
+    samples = [[capture.step_ns for capture in side] for side in changed]
+    alone = statistics.of_steps(samples[0], samples[1], between) if samples else None
     if alone is not None:
         return Change(before.steps.difference, now.steps.difference, alone.low, alone.high, alone.noise, alone.verdict)
     first, last = before.steps, now.steps
@@ -91,12 +89,6 @@ def change(before: Pair, now: Pair) -> Change | None:
 def _same(first: Sequence[statistics.StepSamples], second: Sequence[statistics.StepSamples]) -> bool:
     same_count = len(first) == len(second)
     return same_count and all(np.array_equal(a.step_ns, b.step_ns) for a, b in zip(first, second, strict=True))
-
-
-def _statistics(
-    base: Sequence[statistics.StepSamples], other: Sequence[statistics.StepSamples], between: float
-) -> statistics.SampleStatistics | None:
-    return statistics.of_steps([capture.step_ns for capture in base], [capture.step_ns for capture in other], between)
 
 
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
@@ -138,8 +130,8 @@ def against_report(sides: Sides, earlier: Sides, options: CompareOptions, names:
     runs = on_one_clock([*sides, *earlier])
     sides, earlier = (runs[0], runs[1]), (runs[2], runs[3])
     now, before = pair(*sides, options), pair(*earlier, replace(options, conditions=()))
-    why = reasons(now)
-    trees = reasons(before).attribution, why.attribution
+    why = explanation.explained(now)
+    trees = explanation.explained(before).attribution, why.attribution
     step, by_cause, layers = change(before, now), new_causes(*trees), new_layers(*trees)
     step_table = None
     if step is not None:

@@ -19,7 +19,7 @@ from perfkit_core.base.language.units import format_count
 from perfkit_core.causes.segments import COMPUTE
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.attribute.causes import KERNEL, by_layer, grouped, of_operators, unlike, with_path
-from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER, OUTSIDE
+from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER, OUTSIDE, UNLAUNCHED
 from perfkit_core.compare.comparison import different_devices
 from perfkit_core.compare.explanation import Explained
 from perfkit_core.compare.headline import bare_kernel
@@ -87,7 +87,10 @@ def changes(result: Pair, why: Explained, operators: pd.DataFrame) -> pd.DataFra
     least = np.where(computing, _SMALLEST, _SMALLEST_ON_HOST) if differs else _NOTABLE
     named = (size > least * step) & (beyond | (differs & (size > _NOTABLE * step)))
     at = zip(rows["operator"].where(rows["category"].isin(BUSY)), rows["place"], rows["difference_ns"], strict=True)
-    named &= np.array([not _contradicted(*cause, operators) for cause in at], np.bool_)
+    agrees = np.array([not _contradicted(*cause, operators) for cause in at], np.bool_)
+    named &= agrees
+    # Without a larger cause, most of the difference would be in the row of everything else.
+    named |= agrees & (size > size[named].max())
     known = statistics.noise is not None  # the headline says so if it is not
     labelled = [
         name if certain or not known else say("{name}, within noise", name=name)
@@ -144,7 +147,7 @@ def sentences(result: Pair, why: Explained) -> Iterator[Message]:
         yield message("Layers that changed most: {layers:parts}.", layers=layers)
     # Other frameworks and devices always have some other calls.
     equal = len({trace.meta.framework for trace in result.traces}) == 1 and not different_devices(result.traces)
-    calls = _calls(tree, 0.0 if equal else _SMALLEST * tree["base_ns"].iloc[0])
+    calls = _calls(tree, 0.0 if equal else _SMALLEST * tree["base_ns"].iloc[0], equal)
     if calls:
         yield message("Calls per step: {calls:parts}.", calls=calls)
 
@@ -163,23 +166,37 @@ def _layers(tree: pd.DataFrame, noise: float) -> list[Message]:
     ]  # fmt: skip
 
 
-def _calls(tree: pd.DataFrame, least_ns: float) -> list[Message]:
-    """Return the operators whose numbers of calls per step differ, if they are whole numbers, and the kernels outside
-    operators that both runs have and whose numbers differ. Effects of less than ``least_ns`` are left out."""
-    rows = with_path(tree)
-    kernels = with_path(tree, KERNEL)
-    kernels = kernels[(kernels["operator"] == OUTSIDE) & (kernels["base_calls"] > 0) & (kernels["other_calls"] > 0)]
-    kernels = kernels.assign(operator=kernels["name"])
-    short = {name: bare_kernel(name) for name in kernels["name"]}
-    rows = pd.concat([rows[(rows["category"] != INPUT) & (rows["operator"] != OUTSIDE)], kernels])
-    numbers = {"base_calls": "max", "other_calls": "max", "count_effect_ns": "sum"}  # each category has all calls
-    by_place = rows.groupby(["operator", "phase", "layer"], sort=False).agg(numbers)
-    sums = by_place.groupby("operator", sort=False).sum().reset_index()
-    whole = (sums["base_calls"] % 1 == 0) & (sums["other_calls"] % 1 == 0)
-    sums = sums[whole & (sums["base_calls"] != sums["other_calls"]) & (sums["count_effect_ns"].abs() >= least_ns)]
-    order = sums["count_effect_ns"].abs().sort_values(ascending=False, kind="stable").index[: 2 * _NAMED]
+def _calls(tree: pd.DataFrame, least_ns: float, in_operators: bool) -> list[Message]:
+    """Return the operators and the kernels whose numbers of calls per step differ, unless the effect is less than
+    ``least_ns``. Kernels are those that both runs have outside operators and, with ``in_operators``, in operators that
+    run as often. If an operator has more calls of one kernel and fewer of another, the library chose other kernels."""
+    rows, kernels = with_path(tree), with_path(tree, KERNEL)
+    rows = rows[(rows["category"] != INPUT) & ~rows["operator"].isin([OUTSIDE, UNLAUNCHED])]
+    operators = _differing_calls(rows.assign(name=rows["operator"]), least_ns)
+    sign = np.sign(kernels["other_calls"] - kernels["base_calls"]).groupby(kernels["operator"])
+    inside = (sign.transform("min") >= 0) | (sign.transform("max") <= 0)
+    inside &= ~kernels["operator"].isin([UNLAUNCHED, *operators["name"]])
+    chosen = (kernels["operator"] == OUTSIDE) | (in_operators & inside)
+    both = (kernels["base_calls"] > 0) & (kernels["other_calls"] > 0)
+    kernels = _differing_calls(kernels[chosen & both], least_ns)
+    calls = pd.concat([operators, kernels.assign(name=kernels["name"].map(bare_kernel))], ignore_index=True)
+    order = calls["count_effect_ns"].abs().sort_values(ascending=False, kind="stable").index[: 2 * _NAMED]
     text = mark("{operator} {base} → {other}")
     return [
-        message(text, operator=short.get(operator, operator), base=format_count(base), other=format_count(other))
-        for operator, base, other in sums.loc[order, ["operator", "base_calls", "other_calls"]].values.tolist()
+        message(text, operator=name, base=format_count(base), other=format_count(other))
+        for name, base, other in calls.loc[order, ["name", "base_calls", "other_calls"]].values.tolist()
     ]
+
+
+def _differing_calls(rows: pd.DataFrame, least_ns: float) -> pd.DataFrame:
+    """Return the calls by name where they differ. The number of a run is a whole one if each of its steps has as many
+    calls. If it is not in one of the runs, something may run in some steps only, so the numbers must be near."""
+    numbers = {"base_calls": "max", "other_calls": "max", "count_effect_ns": "sum"}  # each category has all calls
+    by_place = rows.groupby(["operator", "name", "phase", "layer"], sort=False).agg(numbers)
+    sums = by_place.groupby("name", sort=False).sum().reset_index()
+    base, other = sums["base_calls"], sums["other_calls"]
+    whole = [calls % 1 == 0 for calls in (base, other)]
+    difference = (base - other).abs()
+    near = (whole[0] | whole[1]) & (difference >= 1) & (2 * difference <= np.maximum(base, other))
+    differ = (difference > 0) & ((whole[0] & whole[1]) | near)
+    return sums[differ & (sums["count_effect_ns"].abs() >= least_ns)]

@@ -15,8 +15,8 @@ from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
 from perfkit_core.compare.align.fusion import SEPARATOR
 from perfkit_core.compare.attribute import attribute, leaves
 from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes
+from perfkit_core.compare.pair import Pair
 from perfkit_core.trace.model.report_data import Chart, Section
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
 SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED, SHOWN_NAMES = 15, 30, 15, 6, 3, 6
@@ -53,23 +53,19 @@ _SHARES = mark(
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The explanation of a difference. If whole runs are compared, ``steps`` is empty."""
+    """The explanation of a difference."""
 
     attribution: pd.DataFrame  # The tree of :func:`~perfkit_core.compare.attribute.attribute.attribute`.
     causes: pd.DataFrame  # The causes of the tree.
     alignment: Alignment
-    steps: tuple[tuple[int, int], ...] = ()  # For each side, the number of middle steps and of all steps.
 
 
-def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
-    """Return what explains the difference between two runs. ``medians``: median step times (default: of all steps)."""
-    alignment = align(base, other)
-    steps: tuple[tuple[int, int], ...] = ()
-    if alignment.per_step:
-        sides = zip(alignment.traces, alignment.windows, strict=True)
-        steps = tuple((len(windows), len(step_rows(trace))) for trace, windows in sides)
+def explained(result: Pair) -> Explained:
+    """Explain the difference between the median steps of a pair, or between whole runs if one has no steps."""
+    alignment = align(*result.traces)
+    medians = None if result.steps is None else (result.steps.base, result.steps.other)
     tree = attribute.attribute(alignment, medians)
-    return Explained(tree, causes(tree), alignment, steps)
+    return Explained(tree, causes(tree), alignment)
 
 
 def largest_causes(changes: pd.DataFrame) -> list[Message]:
@@ -93,12 +89,13 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
         return
     parts = tree[tree["level"] == leaves.CATEGORY].rename(columns={"name": "category"})
     parts = comparison.with_difference(parts[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
-    note = say(OF_PARTS if why.steps else _OF_RUNS)
+    note = say(OF_PARTS if why.alignment.per_step else _OF_RUNS)
     yield Section("step_parts", say("Time by category"), parts, note)
 
     rows, lines = why.causes, list[Text]()
-    if why.steps:
-        (base, base_steps), (other, other_steps) = why.steps
+    if why.alignment.per_step:
+        base, other = map(len, why.alignment.windows)
+        base_steps, other_steps = (len(step_rows(trace)) for trace in why.alignment.traces)
         lines.append(say(
             "Mean of the steps nearest to the median: {base} of the {base_steps} steps of base, and {other} of the "
             "{other_steps} steps of other.",
@@ -114,7 +111,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
     lines += fused_operators(why.alignment)
     yield Section("causes", title, rows, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=tuple(lines))
 
-    mean, layers, kernels = [say(MEAN)] if why.steps else [], by_layer(tree), by_kernel(tree)
+    mean, layers, kernels = [say(MEAN)] if why.alignment.per_step else [], by_layer(tree), by_kernel(tree)
     note = " ".join([*mean, say(_OF_LAYERS)]) if len(layers) else ""
     yield Section("layers", say("Difference by layer"), layers, note, say(_NO_LAYERS), SHOWN_CAUSES)
     yield Section("families", say("Difference by family"), by_family(rows), " ".join(mean), limit=SHOWN_CAUSES)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Final
 
+import pandas as pd
+
 from perfkit_core.base.language.messages import Message, mark, message
 from perfkit_core.base.language.units import format_count, format_duration, format_ratio
 from perfkit_core.compare import comparison, statistics
@@ -56,8 +58,6 @@ _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
 _SMALL: Final = 0.05
 """A larger change within noise is reported as "cannot tell", not as "no difference found"."""
-_DEVICE_BOUND: Final = 0.5
-"""Steps are device-bound if a device works for at least this share of them."""
 _COMPARABLE, _NEARLY_CONTAINED = 0.5, 0.9
 """Below the first matched share of the operator time of one run, and the second one of the other run, two runs are
 barely comparable."""
@@ -176,8 +176,14 @@ def _without_steps(result: Pair, alignment: Alignment) -> Iterator[Message]:
     counts = unit.calls.assign(change=unit.calls["other"] / unit.calls["base"].where(unit.calls["base"] > 0) - 1)
     largest = counts["change"].abs().sort_values(ascending=False, kind="stable").index[:_NAMED]
     changed = [
-        message("{name} {base} → {other}", name=bare_kernel(name), base=format_count(base), other=format_count(other))
-        for name, base, other in counts.loc[largest, ["name", "base", "other"]].values.tolist()
+        message(
+            "{name} {base} → {other}{change}",
+            name=bare_kernel(name),
+            base=format_count(base),
+            other=format_count(other),
+            change="" if pd.isna(change) else f" ({format_ratio(change, signed=True)})",
+        )
+        for name, base, other, change in counts.loc[largest].itertuples(index=False)
     ]
     if changed:
         yield message("Calls for each call of it: {calls:parts}.", calls=changed)
@@ -304,11 +310,8 @@ def _origin(steps: statistics.SampleStatistics, between: Between) -> Message:
     if between.origin == MEASURED:
         return message("measured in {runs:count} equal runs on this machine", runs=between.runs)
     if between.device_busy is None:
-        return message("assumed for single captures of host-bound steps")
-    if between.device_busy < _DEVICE_BOUND:
-        text = mark("assumed for single captures of host-bound steps (device busy {share:ratio})")
-    else:
-        text = mark("assumed for single captures of device-bound steps (device busy {share:ratio})")
+        return message("assumed for single captures of work on the host")
+    text = mark("assumed for single captures in which a device works for {share:ratio} of the steps")
     return message(text, share=between.device_busy)
 
 

@@ -24,7 +24,7 @@ from perfkit_core.compare.statistics import SampleStatistics, StepSamples, of_st
 from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.trace.model.meta import SAMPLE, TOKEN, WORK_KEYS
+from perfkit_core.trace.model.meta import OPERATORS_LEFT_OUT, SAMPLE, TOKEN, WORK_KEYS
 from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, OPTIMIZER
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.modules import layer_flops
@@ -207,6 +207,8 @@ def work(trace: Trace, unit: str, user_amount: int | None = None) -> Work | None
     if user_amount is not None:
         return Work(unit, Fraction(user_amount), "given")
     if unit == FLOP:
+        if any(finding.code == OPERATORS_LEFT_OUT for finding in trace.quality):
+            return None
         steps = len(np.unique(trace.ints("step")[step_rows(trace)]))
         flops = flops_in_steps(trace)
         return Work(FLOP, Fraction(flops, steps), "recorded") if steps and flops else None

@@ -150,7 +150,7 @@ def report_of(
     - ``operators``: the rows of the :class:`~perfkit_core.compare.align.align.Alignment`.
     - ``normalised`` and ``gate``, only if they were computed.
     """
-    why = why or reasons(result)
+    why = why or explanation.explained(result)
     base, other = run_names = labels(sides, names)
     tables = comparison.tables(why.alignment, (tuple(sides[0]), tuple(sides[1])))
     named = changes.changes(result, why, tables.operators)
@@ -352,12 +352,6 @@ def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Seque
         say("{name} and {count} more", name=name, count=len(side) - 1) if len(side) > 1 else name
         for name, side in zip(names, sides, strict=True)
     ]
-
-
-def reasons(result: Pair) -> explanation.Explained:
-    """Return the explanation of the difference between the median steps, or between whole runs if one has no steps."""
-    medians = None if result.steps is None else (result.steps.base, result.steps.other)
-    return explanation.explained(*result.traces, medians=medians)
 
 
 def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:

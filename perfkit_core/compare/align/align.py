@@ -10,13 +10,14 @@ added to the level on which the operator was matched. Time outside operators, su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray
 from perfkit_core.base.language.messages import SIDES
 from perfkit_core.base.language.units import counted, format_ratio
@@ -52,6 +53,10 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 }
 """Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
 if they have the same value for every key of a set."""
+_ANY_WORK: Final = ("layer", "phase")
+"""On these keys, other work of a layer may also match what is already matched."""
+_OF_UNMATCHED: Final = ("layer", "operator", "phase", "family")
+"""Keys by which items without a counterpart are summed."""
 _OF_DEVICE: Final = ("compute", "communication", "copy", INPUT)
 """Categories that are told apart in matching. All others count as one, because only some frameworks record Python code
 between operators."""
@@ -198,54 +203,41 @@ def _texts_at(codes: Codes, rows: IntArray) -> np.ndarray:
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
     """Match the items of two runs, level by level. Return a table with the levels, keys, calls and times of all items,
     and two arrays: the level at which each row of ``base`` matched, and that of each row of ``other``."""
-    sides = base, other = with_fusions(base, other)
-    levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
-    tables = []
-    for level, key_sets in LEVELS.items():
+    every = pd.concat(with_fusions(base, other), ignore_index=True)
+    rows, of_other = len(every), np.arange(len(every)) >= len(base)
+    values = {
+        key: every[key].astype(object).where(every[key].notna(), pd.NA).to_numpy(object) for key in (*KEYS, FUSION)
+    }
+    codes = {key: pd.factorize(every[key])[0].astype(np.int64) for key in values}
+    level, group, keys_of_set = np.full(rows, UNMATCHED, object), np.full(rows, NO_ROW), [_OF_UNMATCHED]
+    of_set = np.zeros(rows, np.int64)
+    for name, key_sets in LEVELS.items():
         for keys in key_sets:
-            rest = []
-            for side, reached in zip(sides, levels, strict=True):
-                mask = _complete(side, keys) & (reached == UNMATCHED)
-                rest.append(side[mask])
-            candidates = rest
-            if keys == ("layer", "phase"):  # Other work of a layer may also match what is already matched.
-                candidates = [side[_complete(side, keys)] for side in sides]
-            first, second = (pd.MultiIndex.from_frame(side[list(keys)]).unique() for side in candidates)
-            common = first[first.isin(second)]
-            matched = [side[pd.MultiIndex.from_frame(side[list(keys)]).isin(common)] for side in rest]
-            sums = [_sums(side, keys, name) for side, name in zip(matched, SIDES, strict=True)]
-            joined = sums[0].join(sums[1], how="outer", sort=False).fillna(0).reset_index()
-            tables.append(_shaped(joined.rename(columns={FUSION: "operator"}), level))
-            for reached, side in zip(levels, matched, strict=True):
-                reached[side.index] = level
-    for side, reached, name in zip(sides, levels, SIDES, strict=True):
-        alone = _sums(side[reached == UNMATCHED], ("layer", "operator", "phase", "family"), name)
-        tables.append(_shaped(alone.reset_index(), UNMATCHED))
-    rows = pd.concat([table for table in tables if len(table)] or tables[-1:], ignore_index=True)
-    return rows, levels
-
-
-def _complete(side: pd.DataFrame, keys: Sequence[str]) -> pd.Series[bool]:
-    mask: pd.Series[bool] = side[list(keys)].notna().all(axis=1)
-    return mask
-
-
-def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
-    sums = side.groupby(list(keys), sort=False, dropna=False)[list(MEASURES)].sum()
-    return sums.rename(columns={measure: f"{name}_{measure}" for measure in MEASURES})
-
-
-def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Return the table with all columns that :func:`meet` returns. Missing keys are filled with NA. Missing columns of
-    calls and times are filled with 0."""
-    columns: dict[str, object] = {"level": level}
+            complete = np.logical_and.reduce([codes[key] >= 0 for key in keys])
+            rest = complete & (group == NO_ROW)
+            candidates = complete if keys == _ANY_WORK else rest
+            code, first = groupby.distinct([codes[key] for key in keys], rows)
+            present = [np.bincount(code[candidates & side], minlength=len(first)) > 0 for side in (~of_other, of_other)]
+            matched = rest & (present[0] & present[1])[code]
+            level[matched], group[matched], of_set[matched] = name, code[matched], len(keys_of_set)
+            keys_of_set.append(keys)
+    alone = group == NO_ROW
+    code, _ = groupby.distinct([of_other, *(codes[key] for key in _OF_UNMATCHED)], rows)
+    group[alone], of_set[alone] = code[alone], 0
+    order = np.argsort(np.where(alone, len(keys_of_set), of_set), kind="stable")
+    code, first = groupby.distinct([of_set[order], group[order]], rows)
+    first, sets = order[first], of_set[order[first]]
+    table = pd.DataFrame({"level": level[first]})
     for key in KEYS:
-        missing = pd.Series([pd.NA] * len(table), dtype=object)
-        columns[key] = table[key].astype(object).where(table[key].notna(), pd.NA) if key in table else missing
-    nothing = np.zeros(len(table), np.int64)
-    for name in [f"{side}_{measure}" for measure in MEASURES for side in SIDES]:
-        columns[name] = table[name].to_numpy(np.int64) if name in table else nothing
-    return pd.DataFrame(columns)
+        used = np.array([key in keys for keys in keys_of_set])[sets]
+        table[key] = np.where(used, values[key][first], pd.NA)
+    fusions = np.array([FUSION in keys for keys in keys_of_set])[sets]
+    table["operator"] = np.where(fusions, values[FUSION][first], table["operator"].to_numpy(object))
+    for measure in MEASURES:
+        for side, mask in zip(SIDES, (~of_other, of_other), strict=True):
+            ns = np.where(mask, every[measure], 0)[order]
+            table[f"{side}_{measure}"] = groupby.sums(code, len(first), ns)
+    return table, (level[~of_other], level[of_other])
 
 
 def _by_level(trace: Trace, pieces: Pieces, items: Items, levels: np.ndarray) -> pd.Series[int]:
