@@ -57,7 +57,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
     first = [say(more, source=advices.source, id=advice.id) for advice in advices.advice[:1]]
     total = Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
-    lines = (*limiter(advices), *headline(advices, of), *work_between(trace.quality))
+    lines = (*first_lines(advices, of), *work_between(trace.quality))
     return Report(title, (source,), (*texts, total), headline=lines)
 
 
@@ -93,7 +93,7 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     if shown or unsure:
         lead = f"perfkit advise {advices.source} --explain {(shown or unsure)[0].id}"
     title = say("Advice on {name}", name=source.label)
-    first = (*limiter(advices), *headline(advices, of), *work_between(trace.quality))
+    first = (*first_lines(advices, of), *work_between(trace.quality))
     return Report(title, (source,), (*texts, *total), headline=first, next=lead)
 
 
@@ -191,6 +191,19 @@ def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Me
             yield message("{reason}: {rules}.", reason=text.capitalized(reason), rules=listed(rules, most))
 
 
+def first_lines(advices: Advices, of: str) -> Iterator[Text]:
+    """Yield what limits the steps, in the words of the summary, and the sentences of :func:`headline`. For what-if
+    questions, yield only their answers."""
+    trace = advices.trace
+    if trace is not None and not advices.questions:
+        views = get_plugins().views()
+        tables: dict[str, pd.DataFrame] = {
+            name: table_of(views[name], trace, ViewRequest()) for name in VIEWS if name in views
+        }
+        yield from islice(verdict(tables, trace.quality), 1)
+    yield from headline(advices, of)
+
+
 def headline(advices: Advices, of: str) -> Iterator[Text]:
     """Yield one sentence about all advice, or one answer to each what-if question. ``of`` is "step" or "recording"."""
     unit = subject(of)
@@ -231,17 +244,6 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
     if changes < len(advices.advice):
         count = plural("One change with a known saving", "{n} changes with a known saving", changes)
     yield message("{question}: {answer}", question=count, answer=answer(unit, best, applied))
-
-
-def limiter(advices: Advices) -> Iterator[Message]:
-    """Yield what limits the steps, in the words of the summary. What-if questions get only their answers."""
-    trace = advices.trace
-    if trace is not None and not advices.questions:
-        views = get_plugins().views()
-        tables: dict[str, pd.DataFrame] = {
-            name: table_of(views[name], trace, ViewRequest()) for name in VIEWS if name in views
-        }
-        yield from islice(verdict(tables, trace.quality), 1)
 
 
 def subject(of: str) -> Message:

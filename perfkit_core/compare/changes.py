@@ -173,8 +173,8 @@ def _calls(tree: pd.DataFrame, least_ns: float, in_operators: bool) -> list[Mess
     rows, kernels = with_path(tree), with_path(tree, KERNEL)
     rows = rows[(rows["category"] != INPUT) & ~rows["operator"].isin([OUTSIDE, UNLAUNCHED])]
     operators = _differing_calls(rows.assign(name=rows["operator"]), least_ns)
-    sign = np.sign(kernels["other_calls"] - kernels["base_calls"]).groupby(kernels["operator"])
-    inside = (sign.transform("min") >= 0) | (sign.transform("max") <= 0)
+    more = (kernels["other_calls"] - kernels["base_calls"]).groupby(kernels["operator"])
+    inside = (more.transform("min") >= 0) | (more.transform("max") <= 0)
     inside &= ~kernels["operator"].isin([UNLAUNCHED, *operators["name"]])
     chosen = (kernels["operator"] == OUTSIDE) | (in_operators & inside)
     both = (kernels["base_calls"] > 0) & (kernels["other_calls"] > 0)

@@ -29,7 +29,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] | None = No
     parts += reports.sections(advices, of)
     parts += () if records is None else ledger.sections(records)
     title = say("Advice on {name}", name=source.label)
-    return Report(title, (source,), declared(parts, ledger.COLUMNS), headline=tuple(reports.headline(advices, of)))
+    return Report(title, (source,), declared(parts, ledger.COLUMNS), headline=tuple(reports.first_lines(advices, of)))
 
 
 def explained(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:

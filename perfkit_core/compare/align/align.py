@@ -209,8 +209,8 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
         key: every[key].astype(object).where(every[key].notna(), pd.NA).to_numpy(object) for key in (*KEYS, FUSION)
     }
     codes = {key: pd.factorize(every[key])[0].astype(np.int64) for key in values}
-    level, group, keys_of_set = np.full(rows, UNMATCHED, object), np.full(rows, NO_ROW), [_OF_UNMATCHED]
-    of_set = np.zeros(rows, np.int64)
+    level, group, of_set = np.full(rows, UNMATCHED, object), np.full(rows, NO_ROW), np.zeros(rows, np.int64)
+    keys_of_set: list[tuple[str, ...]] = [_OF_UNMATCHED]
     for name, key_sets in LEVELS.items():
         for keys in key_sets:
             complete = np.logical_and.reduce([codes[key] >= 0 for key in keys])
@@ -230,7 +230,7 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
     table = pd.DataFrame({"level": level[first]})
     for key in KEYS:
         used = np.array([key in keys for keys in keys_of_set])[sets]
-        table[key] = np.where(used, values[key][first], pd.NA)
+        table[key] = pd.Series(values[key][first], dtype=object).where(used, pd.NA)
     fusions = np.array([FUSION in keys for keys in keys_of_set])[sets]
     table["operator"] = np.where(fusions, values[FUSION][first], table["operator"].to_numpy(object))
     for measure in MEASURES:

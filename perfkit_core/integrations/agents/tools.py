@@ -221,7 +221,7 @@ def _advice(advices: Advices, trace: Trace) -> Content:
         lists.append(Items((name,), items))
     lists.append(Items(("not_evaluable",), document.pop("not_evaluable")))
     of = text.step_or_recording(trace)
-    sentences = tuple(english(sentence) for sentence in reports.headline(advices, of))
+    sentences = tuple(english(sentence) for sentence in reports.first_lines(advices, of))
     return Content({**plain(document), "units": _UNITS, "headline": list(sentences)}, lists, sentences)
 
 
