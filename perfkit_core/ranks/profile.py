@@ -30,7 +30,6 @@ from perfkit_core.trace.model.meta import (
     joined_meta,
     left_out,
     mixed_levels,
-    recorded_apart,
     united,
     waits_not_known,
 )
@@ -132,8 +131,7 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     metas = [fact.meta for fact in facts]
     meta = joined_meta(metas)
     recorded = united([(fact.meta.ranks, fact.quality) for fact in facts])
-    about_ranks = (*mixed_levels(metas), *recorded_apart(metas), *about_job(meta))
-    quality = (*recorded, *findings, *about_ranks, *_unknown_waits(tables, meta, job))
+    quality = (*recorded, *findings, *mixed_levels(metas), *about_job(meta), *_unknown_waits(tables, meta, job))
     timed = next((fact.timed for fact in facts if fact.timed.steps), TimedSteps())
     return Computed(meta, quality, steps, timed, job.request, job.own_steps, tables, why_empty, holds)
 

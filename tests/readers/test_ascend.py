@@ -187,19 +187,6 @@ def test_ranks_of_different_levels_are_named(tmp_path: Path) -> None:
     assert "(Level0: rank 0; Level1: rank 1)" in text
 
 
-def test_ranks_that_were_not_recorded_together_are_named(tmp_path: Path) -> None:
-    small(0).text(tmp_path, tables=False)
-    path = small(1).text(tmp_path, tables=False) / OUTPUT / "trace_view.json"
-    assert "ranks-apart" not in codes(load(tmp_path))
-    events = json.loads(path.read_text())
-    for event in events:
-        if "ts" in event:
-            event["ts"] = str(Decimal(event["ts"]) + 1_692_000_000)
-    path.write_text(json.dumps(events))
-    (text,) = [finding.message for finding in load(tmp_path).quality if finding.code == "ranks-apart"]
-    assert text.startswith("rank 0 and rank 1 were not recorded at the same time, but 1,692 s apart")
-
-
 def test_a_text_without_the_vendors_tables(tmp_path: Path) -> None:
     trace = load(small().text(tmp_path, tables=False))
     kinds = Counter(trace.events["kind"].to_pylist())

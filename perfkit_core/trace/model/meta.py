@@ -299,31 +299,6 @@ def mixed_levels(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
     return (Finding("levels-mixed", text),)
 
 
-MOST_APART_NS: Final = 60 * 10**9
-"""Clocks of the hosts of a job differ by less than this. Ranks whose recordings are farther apart were not recorded
-together."""
-
-
-def recorded_apart(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
-    """Report ranks that were not recorded at the same time. ``metas`` describe the parts of a run."""
-    parts = sorted((meta.window_ns, meta.ranks) for meta in metas if meta.clock == "epoch" and meta.window_ns)
-    end = parts[0][0][1] if parts else 0
-    for at, (window, _) in enumerate(parts):
-        if window[0] - end > MOST_APART_NS:
-            first, later = ({rank for _, ranks in side for rank in ranks} for side in (parts[:at], parts[at:]))
-            if first and later and first.isdisjoint(later):
-                text = message(
-                    "{first} and {later} were not recorded at the same time, but {gap:ns} apart: their collectives are "
-                    "different ones, and are not compared",
-                    first=spelled(first),
-                    later=spelled(later),
-                    gap=window[0] - end,
-                )
-                return (Finding("ranks-apart", text),)
-        end = max(end, window[1])
-    return ()
-
-
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
     """Return findings about the waits in collectives, which may be unknown or too low.
 

@@ -12,8 +12,7 @@ Each of these is one collective:
 
 All ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
 gave them, else by their position in the step (without steps: in the recording). Matched collectives must have the same
-name and size. If two differ, they and all later collectives of the group in this step are not matched. Neither are
-those of ranks that were not recorded at the same time."""
+name and size. If two differ, they and all later collectives of the group in this step are not matched."""
 
 from __future__ import annotations
 
@@ -32,7 +31,6 @@ from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.contracts import Reduced, ViewRequest
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.collective import HOST, TABLE
-from perfkit_core.trace.model.meta import MOST_APART_NS
 from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps, marked, ranks, selected
@@ -239,9 +237,7 @@ def kernel_name(name: str) -> KernelName:
 
 
 UNMATCHED: Final = -1
-_SEQUENCE: Final = ["period", "group", "members", "anchor"]
-_FIRST_EPOCH_NS: Final = 10**18
-"""Times of clocks that count from the epoch are later than this (2001), and those of other clocks earlier."""
+_SEQUENCE: Final = ["group", "members", "anchor"]
 
 
 def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
@@ -261,7 +257,6 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
     wide = wide.assign(
         group=wide["group"].fillna(""),
         members=wide["members"].fillna(""),
-        period=wide["rank"].map(_periods(wide)),
         anchor=anchor.where(~by_number, "#" + anchor),
         size=wide["bytes"].where(wide["collective"].isin(_SAME_SIZE)).fillna(-1).astype("int64"),
     )
@@ -278,15 +273,6 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
     size = collectives["group_size"].where(~(is_matched & unknown & (of_ranks == (world_size or 0))), of_ranks)
     complete = (is_matched & (of_ranks == size)).fillna(False).astype(bool)
     return collectives.assign(of_ranks=of_ranks, group_size=size, complete=complete)
-
-
-def _periods(collectives: pd.DataFrame) -> pd.Series:
-    """Return the number of the period in which each rank was recorded. All ranks of a job are recorded in one."""
-    ends = collectives["start_ns"] + collectives["dur_ns"]
-    spans = pd.DataFrame({"start": collectives["start_ns"], "end": ends}).groupby(collectives["rank"])
-    windows = spans.agg({"start": "min", "end": "max"}).sort_values("start")
-    before = windows["end"].cummax().shift(fill_value=0)
-    return ((before > _FIRST_EPOCH_NS) & (windows["start"] - before > MOST_APART_NS)).cumsum()
 
 
 Partial = dict[str, Any]

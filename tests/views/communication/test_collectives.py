@@ -71,15 +71,6 @@ def _shown(time: int, ppm: int) -> int:
     return time + time * ppm // 10**6
 
 
-def test_ranks_that_were_recorded_at_other_times_share_no_collective() -> None:
-    clock = 17 * 10**17
-    for gap_s, matched in ((59, True), (61, False)):
-        ranks = (rank(number, collective(100, 300), clock=clock + number * gap_s * 10**9) for number in (0, 1))
-        trace = concat_traces([*ranks])
-        table = instances.matched(instances.instances(trace), 2)
-        assert table["complete"].tolist() == [matched] * 2
-
-
 @pytest.mark.parametrize("ppm", [50, -50, 400])
 def test_a_drift_causes_no_waits(ppm: int) -> None:
     """The drift is up to 3.6 ms over 9 s; a collective takes 0.1 ms. The offset holds at the end of the first
