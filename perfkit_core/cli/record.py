@@ -212,11 +212,13 @@ class Session:
             pid, leave = os.getpid(), os._exit
 
             def finish_and_leave(status: int) -> NoReturn:  # only the main thread can end every recording
-                if os.getpid() == pid and threading.current_thread() is threading.main_thread():
-                    with contextlib.suppress(PerfkitError):
-                        self.finish()
-                    sys.stderr.flush()
-                leave(status)
+                try:
+                    if os.getpid() == pid and threading.current_thread() is threading.main_thread():
+                        with contextlib.suppress(PerfkitError):
+                            self.finish()
+                        sys.stderr.flush()
+                finally:
+                    leave(status)
 
             hooks.callback(setattr, os, "_exit", leave)
             os._exit = finish_and_leave

@@ -131,6 +131,7 @@ def _operators(facts: RuleInput) -> list[Candidate]:
         preconditions=(message("steps 0 and 1, which may compile each operator for the first time, do not count"),),
         risks=(message("Operators that were compiled before, for any shape, may run longer."),),
         words={"compiles": "operators"},
+        title=message("Do not compile operators in the steps"),
     )]  # fmt: skip
 
 
