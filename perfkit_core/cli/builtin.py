@@ -57,7 +57,7 @@ def perfkit_sources() -> Sequence[Source]:
 def perfkit_views() -> Sequence[View]:
     from perfkit_core.causes import account_view
     from perfkit_core.replay import bounds, critical_path
-    from perfkit_core.views import VIEWS
+    from perfkit_core.views.builtin import VIEWS
 
     return [*VIEWS, account_view.VIEW, critical_path.VIEW, bounds.VIEW]
 

@@ -12,7 +12,7 @@ import pytest
 
 from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
-from perfkit_core.views import VIEWS
+from perfkit_core.views.builtin import VIEWS
 from tests.support.frameworks import Framework
 
 LEAK_FLOATS, LEAK_BYTES = 1000, 4000

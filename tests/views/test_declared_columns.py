@@ -16,7 +16,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.reduce import split
 from perfkit_core.trace.model.columns import DEVICE, Average, Share
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
-from perfkit_core.views import VIEWS
+from perfkit_core.views.builtin import VIEWS
 from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
 from tests.support.paths import DATA

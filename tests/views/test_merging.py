@@ -12,7 +12,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.reduce import split
 from perfkit_core.readers.load import load_one
 from perfkit_core.trace.model.trace import Trace, concat_traces
-from perfkit_core.views import VIEWS
+from perfkit_core.views.builtin import VIEWS
 from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
 from tests.support.tables import check_tables

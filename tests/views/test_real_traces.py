@@ -15,7 +15,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, OPERATOR_KINDS
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views import VIEWS
+from perfkit_core.views.builtin import VIEWS
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.operators.families import event_families
 from perfkit_core.views.steps import steps

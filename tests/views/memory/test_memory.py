@@ -12,7 +12,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.trace.model.trace import Trace, concat_traces
-from perfkit_core.views import VIEWS
+from perfkit_core.views.builtin import VIEWS
 from tests.support.events import host, trace
 from tests.support.tables import check_tables, view_rows, view_table
 

@@ -10,7 +10,7 @@ import pytest
 import perfkit_core as perfkit
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.trace import Trace, concat_traces
-from perfkit_core.views import VIEWS
+from perfkit_core.views.builtin import VIEWS
 from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace
 from tests.support.tables import check_tables, view_table
