@@ -59,6 +59,8 @@ _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
 """Paddle's loader with this name makes batches in a thread that runs in parallel to the training."""
 _BEGINS: Final = re.compile(r"(^|::)random_$")
 """Name of the outermost operator that draws the seed of the workers when the iteration over a loader begins."""
+_READS_SEED: Final = 2
+"""Maximum number of operators between the one that draws the seed and the first loader call: they read the seed."""
 _ENTERED_NS: Final = 50_000
 """The profiler runs operators to label a loader call. Operators that begin within this time after the start of the call
 are attributed to the profiler. Later operators rebuild the batch that a worker sent."""
@@ -119,15 +121,21 @@ def _begun(trace: Trace) -> IntArray:
 
 def begins_iteration(trace: Trace, rows: IntArray) -> BoolArray:
     """Return the mask of the loader calls ``rows`` that get the first batch of an iteration over a loader. No worker
-    can make this batch in advance."""
+    can make this batch in advance. Where more operators run between a drawn number and the call, the number is not the
+    seed of the workers."""
     rank, tid, start = (trace.ints(column) for column in ("rank", "tid", "start_ns"))
     begun, first = _begun(trace), np.zeros(len(rows), np.bool_)
+    operators = trace.host & trace.rows("kind", OPERATOR)
+    operators &= ~nesting.lies_in(trace.ints("parent"), trace.rows("kind", DATALOADER, OPERATOR))
     for number, thread in np.unique(np.stack([rank[begun], tid[begun]]), axis=1).T:
-        calls = np.flatnonzero((rank[rows] == number) & (tid[rows] == thread))
+        here = (rank == number) & (tid == thread)
+        calls = np.flatnonzero(here[rows])
         calls = calls[np.argsort(start[rows[calls]], kind="stable")]
-        here = begun[(rank[begun] == number) & (tid[begun] == thread)]
-        following = np.searchsorted(start[rows[calls]], start[here])
-        first[calls[following[following < len(calls)]]] = True
+        drawn, computing = np.sort(start[begun[here[begun]]]), np.sort(start[operators & here])
+        following = np.searchsorted(start[rows[calls]], drawn)
+        drawn, following = drawn[following < len(calls)], following[following < len(calls)]
+        until = np.searchsorted(computing, start[rows[calls[following]]])
+        first[calls[following[until - np.searchsorted(computing, drawn, side="right") <= _READS_SEED]]] = True
     return first
 
 

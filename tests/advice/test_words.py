@@ -11,6 +11,7 @@ import pytest
 
 from perfkit_core.advice import explain, rules
 from perfkit_core.advice import text as words
+from perfkit_core.advice.advice import Prediction
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import report
 from perfkit_core.advice.rule_input import Assumption
@@ -177,3 +178,15 @@ def test_every_advice_of_recordings_is_explained_in_words(traces: Path) -> None:
             assert text.render(report(one, found, recording))
             explained += 1
     assert explained > 15
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replayed", "saving", "waits"),
+    [(30, 0.4, 40, 10), (39, 0.4, 40, 0), (50, 0.4, 40, 0), (30, 0.3, 40, 0)],
+    ids=["waits", "little more", "less", "raised by earlier outcomes"],
+)
+def test_a_saving_beyond_the_time_of_its_pattern_is_waiting(
+    pattern: int, replayed: float, saving: int, waits: int
+) -> None:
+    p = Prediction("replay", 100, saving_ns=saving, naive_ns=100 - pattern, replayed_ratio=replayed)
+    assert words.shorter_waits_ns(p) == waits

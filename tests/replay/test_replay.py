@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfkit_core.replay.batches import begins_iteration
 from perfkit_core.replay.transforms import Insert, Load, Remove, Scale
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
@@ -69,6 +70,29 @@ def loading(made_ns: int) -> Trace:
 def test_workers_make_batches_while_the_training_computes() -> None:
     found = loading(60_000)
     assert played_ns(found, Load(rows(found, "next"), workers=2)) == [40_000] * 4
+
+
+@pytest.mark.parametrize(("between", "alone"), [(0, True), (2, True), (3, False)])
+def test_the_first_batch_of_an_iteration_is_not_made_in_advance(between: int, alone: bool) -> None:
+    """Each step draws a seed and makes two batches of 30 µs. A number that is drawn before other operators is no
+    seed."""
+    found = []
+    for begin in range(0, 400_000, 100_000):
+        found += [
+            host("step", "step", begin, 100_000, step=begin // 100_000),
+            host("aten::random_", "operator", begin, 1_000),
+            *(host("aten::item", "operator", begin + 1_000 * (at + 1), 1_000) for at in range(between)),
+            host("next", "dataloader", begin + 10_000, 30_000),
+            host("next", "dataloader", begin + 40_000, 30_000),
+            host("compute", "operator", begin + 70_000, 30_000),
+        ]
+    recording = trace(found)
+    calls = rows(recording, "next")
+    first = begins_iteration(recording, calls)
+    assert first.tolist() == [alone, False] * 4
+    change = Load(calls, workers=1, not_ahead=calls[first])
+    # the first batch takes 30 µs; the worker makes the second one while nothing computes, so it takes 30 µs, too
+    assert played_ns(recording, change)[1:] == ([100_000] * 3 if alone else [60_000] * 3)
 
 
 def test_too_few_workers_are_waited_for() -> None:

@@ -32,6 +32,7 @@ _TIME_STEPS: Final = Quantity(
 )
 _GATES: Final = 2
 """A recurrent cell calls at least this number of sigmoid functions, and also tanh."""
+_CELL: Final = re.compile("cell", re.IGNORECASE)
 _PARAMETERS: Final = frozenset(
     {
         "conv",
@@ -138,7 +139,8 @@ def _kind(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, computing: In
     in_place = matching(trace, "name", _IN_PLACE.search)[computing]
     if 2 * in_place.sum() > len(computing) and not trace.rows("op_name", *_LOOKUPS)[rows].any():
         return "updates"
-    if _is_recurrent(facts, loops, rows) or trace.rows("op_name", "rnn")[rows].any():
+    cells = trace.rows("op_name", "rnn") & matching(trace, "name", _CELL.search)  # others run whole sequences
+    if cells[rows].any() or _is_recurrent(facts, loops, rows):
         return "time-steps"
     if trace.rows("op_name", "embedding")[rows].any():
         return "lookups"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_FILE_BYTES: Final = 64 << 20
-"""Largest JSON file that is read at once. Trace files are read in portions, and have other limits."""
+"""Largest JSON file that is read as a whole. Trace files are read in portions, and have other limits."""
 MOST_TOML_BYTES: Final = 4 << 20
 """Python's TOML reader needs a hundred times the memory of the text."""
 MOST_DOTS: Final = 100

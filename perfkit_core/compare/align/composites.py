@@ -52,7 +52,7 @@ _OTHER: Final = "?"
 _MOST_KINDS: Final = 8
 """Maximum number of kinds of steps of a run, the most frequent ones, in which composites are searched."""
 _BLOCK: Final = 1024
-"""Number of operators of each run that are aligned at once."""
+"""Maximum number of operators of each run in one alignment; longer runs are aligned in parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from perfkit_core.advice.engine import advise
 from perfkit_core.trace.model.collective import AWAITED
 from perfkit_core.trace.model.trace import Trace, concat_traces
@@ -15,7 +17,7 @@ from tests.support.rule_cases import check_rule
 US = 1000
 
 
-def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock: int = 0) -> Trace:
+def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock: int = 0, items: int = 0) -> Trace:
     """Return three steps of 1000 µs. Each step has a batch, a kernel of ``compute`` µs, and an all-reduce that ends at
     600."""
     rows = []
@@ -30,6 +32,8 @@ def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock:
             device(name, "kernel", begin + compute + 1, 600 - begin - compute - 1, 10 * step + 2),
             host("cudaDeviceSynchronize", "sync", loading + 20, 604 - loading - 20),
         ]
+        if items:
+            made.append(host("aten::mm", "operator", 700, 1, shapes=f"[[{items}, 8]]"))
         at = (1000 * step + clock) * US
         rows += [one | {"start_ns": one["start_ns"] * US + at, "dur_ns": one["dur_ns"] * US} for one in made]
     return trace([row for row in rows if row["dur_ns"]], rank=number)
@@ -73,3 +77,11 @@ def test_the_largest_number_of_a_rank_takes_no_memory() -> None:
     late = (1 << 31) - 1
     found = {advice.rule: advice for advice in advise(waiting(300, late)).advice}
     assert found["rank-skew"].candidate.evidence["slow_rank"] == late
+
+
+@pytest.mark.parametrize(("items", "late"), [(4, "unknown"), (8, "larger")])
+def test_items_are_spread_by_size_if_those_of_the_slow_rank_are_larger(items: int, late: str) -> None:
+    """Rank 2 computes longer. Its inputs have as many items as those of the others, or twice as many."""
+    ranks = [rank(0, 200, items=4), rank(1, 200, items=4), rank(2, 500, items=items)]
+    (advice,) = [item for item in advise(concat_traces(ranks)).advice if item.rule == "rank-skew"]
+    assert advice.candidate.words["late"] == late
