@@ -173,8 +173,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
 
 
 def _plain() -> dict[str, str]:
-    """Return the environment without variables that make libraries warn in their own code, or that perfkit sets."""
-    without = "PYTHONWARNDEFAULTENCODING", "ARROW_DEFAULT_MEMORY_POOL"
+    """Return the environment without variables that make libraries warn in their own code, that perfkit sets, or that
+    keep what ``os._exit`` loses."""
+    without = "PYTHONWARNDEFAULTENCODING", "ARROW_DEFAULT_MEMORY_POOL", "PYTHONUNBUFFERED"
     return {name: value for name, value in os.environ.items() if name not in without}
 
 

@@ -5,6 +5,7 @@ Run a test with ``PERFKIT_GOLDEN=1`` to write its files, and read their diff as 
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Sequence
 
@@ -24,7 +25,10 @@ def check_golden(name: str, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert path.exists(), f"no golden file {path}: run with PERFKIT_GOLDEN=1"
-    assert text == path.read_text(encoding="utf-8"), f"{path} differs: read the diff, then run with PERFKIT_GOLDEN=1"
+    saved = path.read_text(encoding="utf-8")
+    if text != saved:  # pytest shortens the texts of its own comparison where it runs for CI
+        diff = "\n".join(difflib.unified_diff(saved.splitlines(), text.splitlines(), "saved", "now", n=1, lineterm=""))
+        pytest.fail(f"{path} differs: read the diff, then run with PERFKIT_GOLDEN=1\n{diff}", pytrace=False)
 
 
 def command_output(
