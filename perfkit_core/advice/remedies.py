@@ -28,7 +28,8 @@ _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
 _HIP_DEVICE: Final = re.compile(r"Instinct|Radeon|AMD")
 _CLOCKS: Final = {"cuda": "nvidia-smi -q -d CLOCK,PERFORMANCE", "hip": "amd-smi metric --clock"}
-_TRAINS: Final = re.compile(r"backward|optimizer|adam|sgd", re.IGNORECASE)
+_TRAINS: Final = re.compile(r"(?<!RegisterPost)backward|optimizer|adam|sgd|[dw]grad|_bwd_", re.IGNORECASE)
+"""Names in trainings. FSDP registers a function for after the backward pass also where none follows."""
 _UPDATES: Final = re.compile(r"backward_codegen_\w*(?:adam|adagrad|sgd|lamb|lars|exact)", re.IGNORECASE)
 _SERVERS: Final = {"vllm/": "vllm", "sglang/": "sglang", "transformers/pipelines/": "transformers.pipeline"}
 _SHORT: Final = {BFLOAT16: "bf16", FLOAT16: "fp16"}
@@ -126,8 +127,8 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     training = UNKNOWN
     if trace.has_values("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
-    elif len(operators.kernels(trace)):  # without phases, the names of host events tell
-        training = "yes" if (operators.matching(trace, "name", _TRAINS.search) & trace.host).any() else "no"
+    elif len(operators.kernels(trace)):  # without phases, names tell
+        training = "yes" if operators.matching(trace, "name", _TRAINS.search).any() else "no"
     # the prefix of runtime calls shows the runtime (CUDA or HIP); without such calls, the device name shows it
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])

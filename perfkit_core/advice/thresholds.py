@@ -69,6 +69,10 @@ class Thresholds:
     copy_share: float = 0.05  # rule 52: exposed copies of one direction take more than this share of the step time
     exposed_share: float = 0.10  # rule 31: least share of the step time in exposed communication
     skew_share: float = 0.05  # rule 34: least excess of the slowest over the median rank, as a share of the step time
+    slow_share: float = 0.05  # rule 56: slow kernels of an operator take more than this share of the step time
+    slow_busy: float = 0.5  # rule 56: the device is busy for at least this share of the step time
+    slow_ratio: float = 0.4  # rule 56: slow kernels reach less than this share of a peak rate of the device
+    slow_kernel_ns: int = 20_000  # rule 56: in shorter kernels, the start takes a considerable part of the time
     outlier_sigmas: float = 3.0  # rule 36: least distance of an outlier from the median, in standard deviations
     outlier_share: float = 0.05  # rule 36: least additional time of an outlier, as a share of the median step
 

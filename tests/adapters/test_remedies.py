@@ -23,6 +23,7 @@ NO_CODE = {
     "exposed-communication-one", "exposed-communication-slow", "exposed-copies", "exposed-copies-DtoH",
     "exposed-copies-HtoD", "decode-without-graph", "layout-transposes", "rank-skew", "rank-skew-unread",
     "recomputed-forward", "recomputed-forward-yes", "work-between-steps", "unbatched-loop", "memory-near-limit-no",
+    "slow-kernels", "slow-kernels-operator",
 }  # fmt: skip
 MORE = {
     "torch": {"elementwise-chain-vllm", "elementwise-chain-yes", "exposed-communication-slow-npu", "launch-bound-vllm",

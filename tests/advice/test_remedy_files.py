@@ -20,7 +20,7 @@ ADAPTERS = ("perfkit_torch", "perfkit_paddle")
 REMEDIES = [pytest.param(one, id=f"{name}-{ident(one)}") for name in ADAPTERS for one in read_remedies(name)]
 OF_RULES = {
     "optimizer_class", "workers", "threads", "cause", "outliers", "layout", "numbers", "passes", "dtype", "cache",
-    "room", "link", "ranks", "direction", "code", "embeddings", "late", "rank", "compiles", "loop",
+    "room", "link", "ranks", "direction", "code", "embeddings", "late", "rank", "compiles", "loop", "slow",
 }  # fmt: skip
 """Words that rules provide; all other words come from the recording."""
 

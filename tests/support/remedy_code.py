@@ -20,7 +20,7 @@ RULES: Final = (
     "recompilation", "outlier-steps", "unbatched-loop", "micro-batches", "double-precision", "emulated-precision",
     "autograd-in-inference", "rebuilt-constants", "tensors-from-lists", "save-each-step",
     "conv-layout", "repeated-forward", "data-on-training-thread", "decode-gap", "decode-without-graph",
-    "small-decode-batch", "exposed-copies", "host-code", "work-between-steps", "recomputed-forward",
+    "small-decode-batch", "exposed-copies", "host-code", "work-between-steps", "recomputed-forward", "slow-kernels",
 )  # fmt: skip
 """The ids of all rules, sorted by number."""
 FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16", "passes": "8", "dtype": "float16"}

@@ -68,5 +68,6 @@ RULES: Final[tuple[Rule[RuleInput, Candidate], ...]] = (
     _rule("host-code", 53, 1, "Do this work while the device computes"),
     _rule("work-between-steps", 54, 1, "Shorten the work between the training steps"),
     _rule("recomputed-forward", 55, 1, "Keep results of the forward pass where memory allows"),
+    _rule("slow-kernels", 56, 1, "Find faster kernels for these operators"),
 )
 """All built-in rules, sorted by number."""

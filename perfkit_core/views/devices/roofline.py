@@ -80,15 +80,15 @@ def timed(trace: Trace, chosen: BoolArray) -> Timed:
 
 def device_peaks(trace: Trace, request: ViewRequest) -> list[DevicePeaks | None]:
     """Return the peak rates of each device in the column ``device``, None if unknown."""
-    return [peaks_of(_described(trace, name), request.peaks) for name in trace.codes("device").values]
+    return [peaks_of(described(trace, name), request.peaks) for name in trace.codes("device").values]
 
 
-def _described(trace: Trace, name: str) -> Device:
+def described(trace: Trace, name: str) -> Device:
     """Return the device with its model, if the trace describes it. ROCm describes ``cuda:0`` and numbers the devices of
     kernels from the number of CPU sockets, so a device without a description is taken for the only recorded model."""
-    described = {device.id: device for device in trace.meta.devices}
-    if name in described:
-        return described[name]
+    recorded = {device.id: device for device in trace.meta.devices}
+    if name in recorded:
+        return recorded[name]
     alike = [device for device in trace.meta.devices if device.id.partition(":")[0] == name.partition(":")[0]]
     only = len({device.name for device in alike}) == 1
     return Device(name, alike[0].name, properties=alike[0].properties) if only else Device(name)
