@@ -116,7 +116,7 @@ class Advice:
         """Return the saving or the cost in English: ``saves 3.2 ms of 10 ms (32%)``."""
         p = self.prediction
         if p.saving_ns is None or p.saving_ratio is None:
-            return "saving unknown"
+            return "no saving" if p.ceiling_ns == 0 else "saving unknown"
         verb, share = "saves" if p.saving_ns >= 0 else "costs", format_ratio(abs(p.saving_ratio))
         return f"{verb} {format_duration(abs(p.saving_ns))} of {format_duration(p.base_ns)} ({share})"
 

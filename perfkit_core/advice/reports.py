@@ -70,8 +70,10 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     lines: list[Text] = []
     if rest:
         other_advice = [
-            message("{title} (saving unknown)", title=advice.title) if advice.prediction.saving_ratio is None
-            else message("{title} ({share:ratio})", title=advice.title, share=advice.prediction.saving_ratio)
+            message("{title} ({share:ratio})", title=advice.title, share=advice.prediction.saving_ratio)
+            if advice.prediction.saving_ratio is not None
+            else message("{title} (no saving)", title=advice.title) if advice.prediction.ceiling_ns == 0
+            else message("{title} (saving unknown)", title=advice.title)
             for advice in rest[:most]
         ]  # fmt: skip
         if len(rest) > most:

@@ -217,6 +217,9 @@ def expected(p: Prediction, of: str) -> Iterator[Message]:
     low, high = p.saving_p10_ns or 0, p.saving_p90_ns or 0
     ceiling = [message("at most {time:ns} by itself", time=p.ceiling_ns)] if (p.ceiling_ns or 0) > high else []
     if p.p50_ns is None or p.saving_ns is None:
+        if p.ceiling_ns == 0:
+            yield message("Saving: none by itself")
+            return
         unknown = message("Saving: cannot be predicted from this recording")
         yield message("{parts:parts}", parts=[unknown, *ceiling])
         return

@@ -30,15 +30,12 @@ from perfkit_core.views.operators.calls import operator_names
 _FAMILIES: Final = ("matmul", "conv", "attention", "rnn", "normalization")
 """Families of operators whose work follows from their shapes, and that no other rule replaces."""
 _ARCHITECTURE: Final = re.compile(
-    r"(?:^|[^a-z])(?:(?P<name>volta|turing|ampere)|sm_?(?P<major>\d{1,2})\d(?!\d))|(?P<flash>flash_(?:fwd|bwd)\w*kernel)"
+    r"(?:^|[^a-z])(?:(?P<name>volta|turing|ampere)|sm_?(?P<major>\d{1,2})\d(?!\d))|(?P<flash>flash)_(?:fwd|bwd)\w*kernel"
 )
 _TEMPLATE: Final = re.compile(r"^void |[<(].*")
-_MAJOR: Final = {"volta": 7, "turing": 7, "ampere": 8}
-"""Major compute capabilities of architectures."""
-_FLASH: Final = 8
-"""Compute capability that FlashAttention-2 is written for (Shah et al., FlashAttention-3, NeurIPS 2024)."""
-_NVJET: Final = 9
-"""First compute capability whose libraries have kernels with this name."""
+_MAJOR: Final = {"volta": 7, "turing": 7, "ampere": 8, "flash": 8, "nvjet": 9}
+"""Major compute capabilities that kernels with these words are written for. For FlashAttention-2, see Shah et al.,
+FlashAttention-3, NeurIPS 2024; kernels named nvjet exist from this capability on."""
 
 
 def find(facts: RuleInput) -> list[Candidate]:
@@ -148,7 +145,7 @@ def _of_earlier_architecture(facts: RuleInput) -> list[Candidate]:
     names, rows = trace.codes("name"), kernels(trace)
     written_for = np.array([architecture(name) for name in names.values], np.int64)
     known = {major for device in trace.meta.devices if (major := cuda_major(device)) is not None}
-    known |= {_NVJET for name in names.values if name.startswith("nvjet")}
+    known |= {_MAJOR["nvjet"] for name in names.values if name.startswith("nvjet")}
     device = max([min(known, default=0), *written_for.tolist()])  # kernels for a later architecture would not run
     if not known and (written_for >= device).all(where=written_for > 0):
         raise NotEvaluableError(message("the architecture of the device is not known"))
@@ -158,21 +155,18 @@ def _of_earlier_architecture(facts: RuleInput) -> list[Candidate]:
         return []
     total_ns = np.bincount(names.codes[rows], trace.ints("dur_ns")[rows], len(names.values))
     longest = [names.values[code] for code in np.argsort(-total_ns, kind="stable") if total_ns[code]]
-    short = dict.fromkeys(_TEMPLATE.sub("", name) for name in longest)
-    return [
-        Candidate(
-            message(
-                "Kernels that are written for an earlier architecture than that of the device take {time}: {names}.",
-                time=facts.of_step(spent), names=listed(list(short)),
-            ),
-            evidence={**facts.part("kernel", spent), "names": longest[:3], "kernels": len(rows)},
-            rows=rows,
-            method="none",
-            ceiling_ns=round(spent),
-            preconditions=(message("the kernel names show an architecture"),),
-            title=message("Use kernels that are written for this device"),
-        )
-    ]  # fmt: skip
+    return [Candidate(
+        message(
+            "Kernels that are written for an earlier architecture than that of the device take {time}: {names}.",
+            time=facts.of_step(spent), names=listed([*dict.fromkeys(_TEMPLATE.sub("", name) for name in longest)]),
+        ),
+        evidence={**facts.part("kernel", spent), "names": longest[:3], "kernels": len(rows)},
+        rows=rows,
+        method="none",
+        ceiling_ns=round(spent),
+        preconditions=(message("the kernel names show an architecture"),),
+        title=message("Use kernels that are written for this device"),
+    )]  # fmt: skip
 
 
 def _spent_ns(facts: RuleInput, rows: IntArray) -> float:
@@ -187,4 +181,4 @@ def architecture(name: str) -> int:
     found = _ARCHITECTURE.search(name.lower())
     if found is None or not (found["flash"] or multiplies(name.lower())):
         return 0
-    return _FLASH if found["flash"] else _MAJOR[found["name"]] if found["name"] else int(found["major"])
+    return int(found["major"] or _MAJOR[found["name"] or found["flash"]])

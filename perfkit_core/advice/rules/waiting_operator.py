@@ -91,6 +91,7 @@ def _waiting(facts: RuleInput, calls: arrays.IntArray, own_ns: arrays.IntArray, 
         },
         rows=calls,
         method="none",
+        ceiling_ns=0,
         preconditions=(
             message("some calls take far longer than the shortest call"),
             message("a device does other work during the long calls"),
