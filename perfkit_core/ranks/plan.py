@@ -56,6 +56,7 @@ class RankSummary(msgspec.Struct, frozen=True):
     timed: TimedSteps = TimedSteps()  # The steps that a clock timed.
     recorded: tuple[str, ...] = ()  # Columns that are empty in a table, although events have values there.
     empty: dict[str, Text] = {}  # View → reason why its table has no rows.
+    groups: tuple[str, ...] = ()  # The groups of collectives.
 
 
 class Partial(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ from perfkit_core.trace.model.meta import (
     joined_meta,
     left_out,
     mixed_levels,
+    mixed_runs,
     united,
     waits_not_known,
 )
@@ -131,7 +132,8 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     metas = [fact.meta for fact in facts]
     meta = joined_meta(metas)
     recorded = united([(fact.meta.ranks, fact.quality) for fact in facts])
-    quality = (*recorded, *findings, *mixed_levels(metas), *about_job(meta), *_unknown_waits(tables, meta, job))
+    together = (*mixed_levels(metas), *mixed_runs((fact.meta, fact.steps, fact.groups) for fact in facts))
+    quality = (*recorded, *findings, *together, *about_job(meta), *_unknown_waits(tables, meta, job))
     timed = next((fact.timed for fact in facts if fact.timed.steps), TimedSteps())
     return Computed(meta, quality, steps, timed, job.request, job.own_steps, tables, why_empty, holds)
 

@@ -118,7 +118,9 @@ def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
             empty[name] = views[name].explain_empty(trace)
     recorded = tuple(name for name in schema.COLUMN_NAMES if name in unknown)
     timed = trace.timed_steps
-    return Partial(RankSummary(meta, trace.quality, rank_recorded, len(trace), steps, timed, recorded, empty), partials)
+    _, groups = join_ranks.steps_and_groups(trace)
+    facts = RankSummary(meta, trace.quality, rank_recorded, len(trace), steps, timed, recorded, empty, groups)
+    return Partial(facts, partials)
 
 
 def _tables(partial: Any) -> Iterator[pd.DataFrame]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final, TypeVar
 
+import numpy as np
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from perfkit_core.base.language.messages import plural
@@ -18,6 +20,7 @@ from perfkit_core.base.system.processes import shell_path
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.model.meta import Finding, TraceMeta, hull, left_out
 from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.side_tables import COLLECTIVES
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.trace.storage import bytestream
 
@@ -171,6 +174,13 @@ def cycles_by_name(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
     return (Finding("cycles-by-name", text, note=True),)
 
 
+def steps_and_groups(trace: Trace) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the sorted numbers of the steps, and the groups of collectives."""
+    steps = np.unique(trace.ints("step")[trace.rows("kind", STEP)]).tolist()
+    groups = pc.unique(trace.tables[COLLECTIVES]["group"]).drop_null().to_pylist()
+    return tuple(steps), tuple(sorted(groups))
+
+
 def check_frameworks(metas: Iterable[TraceMeta]) -> None:
     frameworks = sorted({str(meta.framework) for meta in metas})
     if len(frameworks) > 1:
@@ -215,7 +225,7 @@ def check_apart(traces: Iterable[Trace]) -> None:
             continue  # different cycles of one recording do not conflict
         steps: dict[object, TraceMeta] = {}
         for trace in of_rank:
-            for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
+            for step in steps_and_groups(trace)[0]:
                 _check_new(steps, step, trace.meta)
         # Traces of one rank must not overlap in time. Only times of epoch clocks can be compared.
         metas = (trace.meta for trace in of_rank)

@@ -16,7 +16,7 @@ from perfkit_core.readers import compile_info, graph_captures, join_ranks, overf
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions, read_options
 from perfkit_core.trace.assembly import server_steps
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
-from perfkit_core.trace.model.meta import Finding, about_job, mixed_levels
+from perfkit_core.trace.model.meta import Finding, about_job, mixed_levels, mixed_runs
 from perfkit_core.trace.model.serving_step import KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import store
@@ -74,7 +74,9 @@ def load_all(
     if len(sources) == 1 < len(files):
         trace = named(trace, paths.as_path(sources[0]))
     levels = mixed_levels([part.meta for part in traces])
-    return trace.with_findings(*findings, *lost, *levels, *about_job(trace.meta))
+    several = traces if len(trace.meta.ranks) > 1 else ()
+    runs = mixed_runs((part.meta, *join_ranks.steps_and_groups(part)) for part in several)
+    return trace.with_findings(*findings, *lost, *levels, *runs, *about_job(trace.meta))
 
 
 def as_trace(source: Trace | paths.PathLike | Sequence[paths.PathLike], plugins: Plugins | None = None) -> Trace:

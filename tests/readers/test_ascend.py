@@ -393,6 +393,21 @@ def test_rows_of_tables_that_match_no_event_are_counted(tmp_path: Path) -> None:
     assert text.endswith("1 of kernels, 1 of allocations")
 
 
+@pytest.mark.parametrize("change", ["steps", "groups", "nothing"])
+def test_ranks_of_different_runs_are_reported(tmp_path: Path, change: str) -> None:
+    first, other = small(0), small(1)
+    if change == "steps":
+        other.host[0].name = "ProfilerStep#8"
+    if change == "groups":
+        other.collectives[0].name = "hcom_allReduce__210_0_1"
+    first.database(tmp_path)
+    other.database(tmp_path)
+    texts = [str(finding.text) for finding in load(tmp_path).quality if finding.code == "runs-mixed"]
+    what = {"steps": ["step number"], "groups": ["group of collectives"], "nothing": []}[change]
+    assert texts == [f"ranks 0, 1 share no {one} with another rank: they may be recordings of different runs"
+                     for one in what]  # fmt: skip
+
+
 @pytest.mark.parametrize("write", ["text", "database"])
 def test_different_ranks_of_one_process_are_reported(tmp_path: Path, write: str) -> None:
     folder = getattr(rich(), write)(tmp_path)

@@ -299,6 +299,34 @@ def mixed_levels(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
     return (Finding("levels-mixed", text),)
 
 
+def mixed_runs(parts: Iterable[tuple[TraceMeta, Iterable[int], Iterable[str]]]) -> tuple[Finding, ...]:
+    """Report ranks that share no step or no group of collectives with another rank. Clocks do not tell: those of ranks
+    may differ by hours. ``parts`` has the metadata, the step numbers and the groups of each part of a run."""
+    listed, texts = list(parts), []
+    if apart := _apart((meta, steps) for meta, steps, _ in listed):
+        texts.append(message("{ranks} share no step number with another rank: they may be recordings of different runs",
+                             ranks=spelled(apart)))  # fmt: skip
+    if apart := _apart((meta, groups) for meta, _, groups in listed):
+        texts.append(
+            message(
+                "{ranks} share no group of collectives with another rank: they may be recordings of different runs",
+                ranks=spelled(apart),
+            )
+        )
+    return tuple(Finding("runs-mixed", text) for text in texts)
+
+
+def _apart(parts: Iterable[tuple[TraceMeta, Iterable[object]]]) -> set[int]:
+    """Return the ranks with values of which no other rank has any. The result is empty if only one rank has values."""
+    of_rank: dict[int, set[object]] = {}
+    for meta, values in parts:
+        for rank in meta.ranks:
+            of_rank.setdefault(rank, set()).update(values)
+    ranks_of = Counter(value for values in of_rank.values() for value in values)
+    apart = {rank for rank, values in of_rank.items() if values and all(ranks_of[value] == 1 for value in values)}
+    return apart if sum(map(bool, of_rank.values())) > 1 else set()
+
+
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
     """Return findings about the waits in collectives, which may be unknown or too low.
 
