@@ -133,7 +133,7 @@ def _interpreted(
     recorded, sums = interpreted(recorded, meta, dialect.INTERPRETER)
     derived = len(sums)
     findings = _left_out(recorded.columns)
-    if ascend.PROCESSES & set(meta.process_names.values()):
+    if folder is not None or ascend.PROCESSES & set(meta.process_names.values()):
         tables = ascend.VendorTables.of_folder(folder)
         recorded, meta, more = ascend.completed(recorded, meta, tables, dialect.copy_kind, sums)
         findings += more

@@ -255,6 +255,22 @@ def test_a_folder_that_was_not_analysed(tmp_path: Path) -> None:
     assert "was not analysed yet" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("write", ["text", "database"])
+def test_work_that_the_profiler_left_out_is_reported(tmp_path: Path, write: str) -> None:
+    """At its level ``none``, the profiler records neither tasks nor calls of CANN."""
+    recording = small()
+    recording.tasks, recording.calls, recording.collectives = [], [], []
+    for event in recording.host:
+        event.connections = ()
+    folder = getattr(recording, write)(tmp_path)
+    if write == "text":
+        path = folder / OUTPUT / "trace_view.json"
+        path.write_text(json.dumps([event for event in json.loads(path.read_text()) if event["pid"] == PID]))
+    trace = load(folder)
+    assert "device-work-missing" in codes(trace)
+    assert trace.rows("kind", "memory").sum() == 5
+
+
 def test_damaged_files(tmp_path: Path) -> None:
     output = small().database(tmp_path / "db") / OUTPUT
     database = output / "ascend_pytorch_profiler_0.db"

@@ -122,7 +122,7 @@ class AscendDatabase:
                 self._lost["META_DATA"] += 1
         return stated
 
-    def details(self) -> pa.Table | None:
+    def details(self) -> pa.Table:
         """The vendor's description of kernels, with the times of their tasks."""
         keys = {"id": "globalTaskId", "name": "name", "type": "opType", "core": "taskType", "shapes": "inputShapes",
                 "dtypes": "inputDataTypes", "blocks": "blockDim", "wait_ns": "waitNs"}  # fmt: skip
@@ -130,8 +130,6 @@ class AscendDatabase:
         tasks = self._columns("TASK", {"id": "globalTaskId", "start_ns": "startNs"})
         start = first_match(cells["id"], tasks["id"], tasks["start_ns"])
         found = start >= 0
-        if not found.any():
-            return None
         texts = {
             name: self._text(cells[name][found], missing="N/A") for name in ("name", "type", "core", "shapes", "dtypes")
         }

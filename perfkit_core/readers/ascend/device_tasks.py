@@ -96,9 +96,10 @@ _TYPES: Final = {
 def with_tasks(
     recorded: RecordedEvents, details: pa.Table | None, copy_kind: Callable[[str], str | None],
     sums: IntArray | None = None,
-) -> tuple[RecordedEvents, int, int]:  # fmt: skip
+) -> tuple[RecordedEvents, int, int, int]:  # fmt: skip
     """Return the events with kinds, sizes and facts of the device's tasks, the number of tasks that were recorded
-    twice, and the number of rows of the vendor's table ``details`` that match no kernel. ``copy_kind`` returns the
+    twice, the number of rows of the vendor's table ``details`` that match no kernel, and the number of kernels without
+    a row. ``copy_kind`` returns the
     direction of a copy from the name of the call that launched it. The rows ``sums`` are left out."""
     left_out = np.empty(0, np.int64) if sums is None else sums
     details = DETAILS.empty_table() if details is None else details
@@ -106,7 +107,7 @@ def with_tasks(
     devices = Codes(*to_codes(columns["device"].chunks, columns.num_rows))
     rows = np.flatnonzero(devices.rows(*(device for device in devices.values if device.startswith(f"{BACKEND}:"))))
     if not len(rows):
-        return recorded.without(left_out), 0, len(details)
+        return recorded.without(left_out), 0, len(details), 0
     given, (types, part_types) = extracted(picked(columns["args"], rows), _NUMBERS, (TASK_TYPE, PART_TYPE))
     described_parts = valid(part_types)
     kinds, whole = _kinds(picked(columns["name"], rows), types)
@@ -125,8 +126,11 @@ def with_tasks(
     sizes = given[: len(_SIZES)].max(axis=0)
     sized = (parts | (kinds == schema.MEMCPY)) & (sizes >= 0)
     recorded = with_sizes(recorded, rows[sized], sizes[sized])
-    recorded, matched = _with_details(recorded, rows[kinds == schema.KERNEL], details)
-    return recorded.without(np.union1d(left_out, second)), len(second), len(details) - matched
+    kernel = kinds == schema.KERNEL
+    recorded, found = _with_details(recorded, rows[kernel], details)
+    unmatched = len(details) - len(np.unique(found[found >= 0]))
+    undescribed = int((~whole[kernel] & (found == NO_ROW)).sum())
+    return recorded.without(np.union1d(left_out, second)), len(second), unmatched, undescribed
 
 
 def _kinds(names: pa.Array, types: pa.Array) -> tuple[npt.NDArray[np.object_], BoolArray]:
@@ -207,11 +211,11 @@ def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
     return places
 
 
-def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> tuple[RecordedEvents, int]:
-    """Return the events with what the vendor's table of kernels says about the kernels ``rows``, and the number of its
-    rows that match one."""
+def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> tuple[RecordedEvents, IntArray]:
+    """Return the events with what the vendor's table of kernels says about the kernels ``rows``, and the number of the
+    row of each in the table, or -1."""
     if not len(details):
-        return recorded, 0
+        return recorded, np.full(len(rows), NO_ROW)
     columns = recorded.columns
     names = [picked(columns["name"], rows).cast(pa.string()), details["name"].cast(pa.string()).combine_chunks()]
     codes = to_codes([pa.concat_arrays(names).dictionary_encode()], len(rows) + len(details))[0]
@@ -221,7 +225,6 @@ def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -
         keys, _ = distinct([codes, np.append(starts + shift, described)], len(codes))
         last = np.arange(len(details))[::-1]
         found = np.where(found == NO_ROW, first_match(keys[: len(rows)], keys[len(rows) :][last], last), found)
-    matched = len(np.unique(found[found >= 0]))
     rows, chosen = rows[found >= 0], details.take(pa.array(found[found >= 0]))
     exact = valid(chosen["dur_ns"].combine_chunks())
     for name, source in (("dur_ns", "dur_ns"), ("shapes", "shapes"), ("dtypes", "dtypes")):
@@ -231,7 +234,7 @@ def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -
     facts = device_task.TABLE.table(
         {"row": pa.array(rows)} | {name: chosen[name] for name in ("type", "core", "wait_ns", "blocks")}
     )
-    return replace(recorded, columns=columns).with_facts(device_task.TABLE, facts), matched
+    return replace(recorded, columns=columns).with_facts(device_task.TABLE, facts), found
 
 
 def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvents:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import structs
 
-from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import IntArray, one_of
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.base.system.paths import is_remote
 from perfkit_core.errors import SourceError
@@ -19,11 +19,12 @@ from perfkit_core.readers.ascend import arguments, host_calls
 from perfkit_core.readers.ascend.allocations import with_memory
 from perfkit_core.readers.ascend.database import FORMAT, AscendDatabase, Labels
 from perfkit_core.readers.ascend.device_tasks import with_awaited_ranks, with_tasks
-from perfkit_core.readers.ascend.host_calls import with_operator_details, with_queued_work
+from perfkit_core.readers.ascend.host_calls import ENQUEUE, with_operator_details, with_queued_work
 from perfkit_core.readers.ascend.rank_folder import RankFolder, groups, versions, world_size
 from perfkit_core.readers.sqlite_file import MAGIC, may_have, opened
 from perfkit_core.trace.assembly.assemble import OperatorNames, assemble
 from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.account import with_left_out
 from perfkit_core.trace.model.meta import Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace
@@ -114,10 +115,12 @@ class VendorTables:
     kernels: pa.Table | None = None
     allocations: pa.Table | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
+    complete: bool = True
+    """Whether kernels without a row in the table of kernels are unusual."""
 
     @classmethod
     def of_folder(cls, folder: RankFolder | None) -> VendorTables:
-        return cls(folder.kernels, folder.allocations, folder.metadata) if folder else cls()
+        return cls(folder.kernels, folder.allocations, folder.metadata) if folder else cls(complete=False)
 
 
 def completed(
@@ -127,7 +130,7 @@ def completed(
     """Return the events of a recording with calls, tasks and memory events, the metadata with the number of ranks that
     collectives name if the program does not state it, and findings. The rows ``sums`` are left out."""
     recorded = with_queued_work(arguments.understood(host_calls.with_calls(recorded, meta.process_names)))
-    recorded, second, unmatched = with_tasks(recorded, tables.kernels, copy_kind, sums)
+    recorded, second, unmatched, undescribed = with_tasks(recorded, tables.kernels, copy_kind, sums)
     groups_ = [ranks for _, ranks in groups(tables.stated).values()]
     recorded, named = with_awaited_ranks(recorded, next(iter(meta.ranks), None), groups_)
     meta = structs.replace(meta, world_size=meta.world_size or named)
@@ -141,6 +144,20 @@ def completed(
             allocations=unplaced,
         )
         findings.append(Finding("rows-without-events", text))
+    if undescribed and tables.complete:
+        text = plural(
+            "1 kernel has no row in the vendor's table of kernels: its type and shapes are unknown",
+            "{n} kernels have no row in the vendor's table of kernels: their types and shapes are unknown",
+            undescribed,
+        )
+        findings.append(Finding("kernels-without-rows", text))
+    columns = recorded.columns
+    if one_of(columns["category"], ENQUEUE).any() and not one_of(columns["kind"], *schema.DEVICE_WORK).any():
+        text = message(
+            "the program launched work on the device, but the profiler did not record it: the times of operators "
+            "contain waits for the device"
+        )
+        findings.append(Finding("device-work-missing", text))
     if not second:
         return recorded, meta, (*findings,)
     text = plural(
