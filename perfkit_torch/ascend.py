@@ -21,5 +21,5 @@ def read(path: Path, partial: bool = False) -> Trace:
 
 def peek(path: Path) -> int | None:
     """Return the rank that the folder of a database says, or None."""
-    folder = RankFolder.around(path)
+    folder = RankFolder.around(path, partial=True)
     return folder.rank if folder else None

@@ -70,7 +70,7 @@ def sniff(path: Path, head: bytes) -> int:
 
 def peek(path: Path) -> int | None:
     """Return the rank at the beginning of a trace file or of its folder, or None if there is none."""
-    folder = RankFolder.around(path)
+    folder = RankFolder.around(path, partial=True)
     if folder is not None:
         return folder.rank
     match = _RANK.search(bytestream.head(path, _HEAD_BYTES))
@@ -89,10 +89,11 @@ def read(path: Path, partial: bool = False) -> Trace:
     recorded, lost = with_links(recorded.with_account(reading.account()), links.of(~arrows))
     recorded, more = with_launches(recorded, links.of(arrows), meta.process_names)
     lost += more
-    folder = RankFolder.around(path)
+    folder = RankFolder.around(path, partial)
     meta = ascend.described(meta, folder)
     quality += ascend.contradictions(folder.ranks if folder else {})
     recorded, meta, findings = _interpreted(recorded, meta, folder)
+    findings += (*(folder.findings() if folder else ()),)
     if lost:
         quality += (_lost_links(lost),)
     return assemble_ranks(recorded, meta, quality + findings, operator_names.operator_name)
@@ -111,7 +112,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
             links,
         )
         quality += (Finding(LINKS_LOST, text),)
-    folder = RankFolder.around(path)
+    folder = RankFolder.around(path, partial)
     meta = ascend.described(reading.meta(), folder)
     quality += ascend.contradictions(folder.ranks if folder else {})
     if folder is not None and (folder.kernels is not None or folder.allocations is not None):

@@ -192,7 +192,8 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        if str(path) in error.message or error.message.startswith(f"{path.parent}/"):  # names a file next to it
+        near = tuple(f"{folder}/" for folder in [*path.parents][:2])  # of a file next to it
+        if str(path) in error.message or error.message.startswith(near):
             raise
         raise SourceError(f"{path}: {error.message}", error.hint) from None
 

@@ -142,8 +142,7 @@ class Database:
 
     def findings(self, unread: Collection[str]) -> list[Finding]:
         """Return data-quality warnings about damaged tables, and about tables with events that are not read."""
-        text = message("these tables are damaged and were read only in part: {names:list}", names=[*self.damaged])
-        findings = [Finding("truncated", text)] if self.damaged else []
+        findings = damaged_tables(self.damaged)
         text = message("perfkit does not read these tables: {names:list}", names=[*unread])
         return [*findings, Finding("tables-not-read", text, note=True)] if unread else findings
 
@@ -171,6 +170,11 @@ class Database:
             self.damaged[table] = None
         if batch:
             yield batch
+
+
+def damaged_tables(names: Collection[str]) -> list[Finding]:
+    text = message("these tables are damaged and were read only in part: {names:list}", names=[*names])
+    return [Finding("truncated", text)] if names else []
 
 
 def _quoted(name: str) -> str:

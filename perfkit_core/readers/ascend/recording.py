@@ -57,7 +57,7 @@ def read_database(
     operator_names: OperatorNames,
 ) -> Trace:
     """Return the Trace of a database. Raises SourceError if it is damaged, in use, or has other tables."""
-    folder = RankFolder.around(path)
+    folder = RankFolder.around(path, partial)
     with opened(path, partial, FORMAT) as file:
         try:
             database = AscendDatabase(file, labels)
@@ -77,6 +77,7 @@ def read_database(
     meta = described(meta, folder, metadata, rank)
     tables = VendorTables(details, allocations, metadata)
     recorded, meta, more = completed(recorded, meta, tables, copy_kind)
+    more += (*(folder.findings() if folder else ()),)
     return assemble(recorded, meta, findings + more, next(iter(meta.ranks), None), operator_names)
 
 
