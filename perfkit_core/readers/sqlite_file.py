@@ -64,8 +64,13 @@ class Database:
         self.columns: dict[str, _Columns] = {}
         self._layouts: dict[str, tuple[int, list[str], int]] = {}
         # A hostile file may define a view or a virtual table that never ends, instead of a table.
-        tables = "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
-        for name, root in itertools.chain.from_iterable(self._batches("sqlite_master", tables)):
+        roots = set[int]()
+        cells = "name, rootpage, INSTR(sql, REPLACE(name, '\"', '\"\"'))"
+        tables = f"SELECT {cells} FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'"
+        for name, root, names_itself in itertools.chain.from_iterable(self._batches("sqlite_master", tables)):
+            if not names_itself or root in roots:  # SQLite does not see a letter in the other case, or another page
+                self._damage(name, "its definition is damaged")
+            roots.add(root)
             listed = [*itertools.chain(*self._batches(name, f"PRAGMA table_xinfo({_quoted(name)})"))]
             stored = [column[1] for column in listed if not column[-1]]  # without generated columns
             self.columns[name] = _Columns((column, _quoted(column)) for column in stored)
@@ -120,12 +125,12 @@ class Database:
         """Look for damage in a table that SQLite would read without an error. Raises SourceError."""
         problems = [*itertools.chain(*self._batches(table, f"PRAGMA quick_check({_quoted(table)})"))]
         if problems != [("ok",)] and table not in self.damaged:
-            if not self.partial:
-                raise self._unreadable(table, problems[0][0])
-            self.damaged[table] = None
+            self._damage(table, problems[0][0])
 
-    def _unreadable(self, table: str, problem: object) -> SourceError:
-        return SourceError(f"{self.path}: table {table} cannot be read ({problem})", self._hint)
+    def _damage(self, table: str, problem: object) -> None:
+        if not self.partial:
+            raise SourceError(f"{self.path}: table {table} cannot be read ({problem})", self._hint) from None
+        self.damaged[table] = None
 
     def value(self, table: str, cell: str, rest: str = "LIMIT 1") -> Any:
         """Return the cell of the first row, or None."""
@@ -165,9 +170,7 @@ class Database:
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the text of an error may be damaged, too
             if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in _IN_USE:
                 raise _in_use(self.path) from None
-            if not self.partial:
-                raise self._unreadable(table, error) from None
-            self.damaged[table] = None
+            self._damage(table, error)
         if batch:
             yield batch
 

@@ -383,12 +383,13 @@ def test_rows_without_times_are_counted(tmp_path: Path) -> None:
     assert sorted(trace.to_pandas().query("kind == 'memory'")["bytes"]) == [-16384, 4096, 16384]
 
 
-@pytest.mark.parametrize(("size", "most"), [(0, 15), (64, 0)])
-def test_damage_is_said(tmp_path: Path, size: int, most: int) -> None:
+@pytest.mark.parametrize(("size", "most", "extra"), [(0, 15, 0), (0, 15, 1), (64, 0, 0)])
+def test_damage_is_said(tmp_path: Path, size: int, most: int, extra: int) -> None:
     """Flip bits of a database (``size`` 0), or set blocks to zero: the tables remain equal, or perfkit says something.
     A wrong number or letter cannot be noticed; it leaves all rows."""
     (path,) = rich().database(tmp_path).rglob("*.db")
     with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE TASK ADD COLUMN extra INTEGER DEFAULT 0;" * extra)
         connection.executescript("PRAGMA page_size = 512; VACUUM")
     content, random, silent = path.read_bytes(), Random(5), 0
     used = [at for at, value in enumerate(content) if value]
@@ -409,6 +410,41 @@ def test_damage_is_said(tmp_path: Path, size: int, most: int) -> None:
                 silent += 1
                 assert len(trace) == len(whole)
     assert silent <= most
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("name = 'Op_MEMORY' WHERE name", "table Op_MEMORY cannot be read (its definition is damaged)"),
+        ("sql = replace(sql, 'size', 'sizf') WHERE name", "so their values are unknown: OP_MEMORY.size"),
+        ("type = 'Table' WHERE name", ""),
+        ("rootpage = 2 WHERE name", "cannot be read (its definition is damaged)"),
+    ],
+)
+def test_a_damaged_definition_of_a_table_is_said(tmp_path: Path, change: str, said: str) -> None:
+    (path,) = rich().database(tmp_path).rglob("*.db")
+    whole = load(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(f"UPDATE sqlite_master SET {change} = 'OP_MEMORY'")
+        connection.commit()
+    if "cannot be read" in said:
+        assert said in refusal(path)
+        return
+    trace = load(path)
+    assert said in " ".join(str(finding.text) for finding in trace.quality)
+    assert trace.events.equals(whole.events) == (not said)
+
+
+@pytest.mark.parametrize("lost", ["TASK", "PYTORCH_API", "CANN_API", "CONNECTION_IDS", "NPU_INFO", "COMPUTE_TASK_INFO"])
+def test_references_to_missing_tables_are_counted(tmp_path: Path, lost: str) -> None:
+    (path,) = rich().database(tmp_path).rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"DROP TABLE {lost}")
+        connection.commit()
+    texts = [str(finding.text) for finding in load(path).quality]
+    said = "2 kernels have no row" if lost == "COMPUTE_TASK_INFO" else f"{lost} ("
+    assert any(said in text for text in texts)
 
 
 @pytest.mark.parametrize("lost", ["STRING_IDS", "ENUM_HCCL_DATA_TYPE", "CANN_API", "CONNECTION_IDS", "NPU_INFO"])

@@ -44,6 +44,8 @@ _API: Final = {5000: "runtime", 5500: "hccl", 10_000: "node", 15_000: "model", 2
 _CATEGORIES: Final = {"trace": "python_function", "mstx": "user_annotation"}
 """Types of host events that are no operators, and the categories that the vendor's text gives them. Both ends of the
 queue are known by their names."""
+_LATER: Final = frozenset({"waitNs", "modelId", "opId", "transportType", "dataType"})
+"""Columns that some versions do not write."""
 _TIMES: Final = {"startNs", "timestampNs", "timestamp", "timeStamp"}
 _STRINGS: Final = "STRING_IDS"
 _IS_SMALL: Final = re.compile(r"STRING_IDS|ENUM_\w+|RANK_DEVICE_MAP|NPU_INFO|META_DATA")
@@ -61,6 +63,7 @@ class AscendDatabase:
         self._database, self._labels = database, labels
         self._lost = Counter[str]()
         self._cells: dict[str, dict[str, IntArray]] = {}
+        self._absent: list[str] = []
         for name in filter(_IS_SMALL.match, database.columns):
             database.check(name)
         cells = "CAST({id} AS INTEGER), CAST({value} AS TEXT), INSTR(CAST({value} AS BLOB), x'EFBFBD')"
@@ -106,7 +109,7 @@ class AscendDatabase:
         described = [number for number, _ in rows if number is not None]
         self._lost["NPU_INFO"] += len(rows) - len(described)
         numbers = np.unique(self._columns("TASK", {"device": "deviceId"})["device"])
-        self._refer("NPU_INFO", numbers[numbers >= 0], np.array(described, np.int64))
+        self._refer("NPU_INFO", numbers, np.array(described, np.int64))
         return tuple(Device(f"{BACKEND}:{number}", name) for number, name in rows if number is not None)
 
     @functools.cached_property
@@ -167,6 +170,10 @@ class AscendDatabase:
                 "values refer to rows that are missing or damaged, in these tables: {names:list}", names=names
             )
             lost.append(Finding("missing-rows", text))
+        if self._absent:
+            text = message("the database lacks these columns, so their values are unknown: {names:list}",
+                           names=self._absent)  # fmt: skip
+            lost.append(Finding("columns-missing", text, note=True))
         if self._damaged_texts:
             text = message("{count} texts are damaged: parts of them are not UTF-8", count=self._damaged_texts)
             lost.append(Finding("not-utf-8", text))
@@ -188,8 +195,7 @@ class AscendDatabase:
                            for chosen in (("cpu_op",), (ENQUEUE, DEQUEUE)))  # fmt: skip
         self._operators = {"link": cells["link"][operator], "start_ns": cells["start_ns"][operator]}
         self._refer("PYTORCH_API", self._links["id"], cells["link"])
-        linking = cells["link"]
-        self._refer("CONNECTION_IDS", linking[linking >= 0], self._links["id"])
+        self._refer("CONNECTION_IDS", cells["link"], self._links["id"])
         links = np.where(queue, cells["link"], NO_ROW)
         number = first_match(links, self._links["id"], self._links["connection"])
         steps = np.array([NO_ROW if label.step is None else label.step for label in labels], np.int64)
@@ -247,7 +253,7 @@ class AscendDatabase:
         calls = self._columns("CANN_API", {"connection": "connectionId"})["connection"]
         marks = pc.starts_with(names.cast(pa.string()), "PROFIL").fill_null(False)  # no call starts these tasks
         in_graph = (cells["model"] >= 0) & (cells["model"] != _NONE)  # called when the graph was captured
-        called = (cells["correlation"] >= 0) & ~in_graph & ~np.asarray(marks, np.bool_)
+        called = ~in_graph & ~np.asarray(marks, np.bool_)
         self._refer("CANN_API", cells["correlation"][called], calls)
         return self._table(cells, columns).filter(pa.array(~sums))
 
@@ -255,7 +261,9 @@ class AscendDatabase:
         keys = {"name": "opName", "correlation": "connectionId", "algorithm": "algType", "type": "dataType",
                 "count": "count", "group": "groupName"}  # fmt: skip
         sizes = {name: str(len(ranks)) for name, (_, ranks) in groups(self.metadata).items()}
-        cells = self._timed("COMMUNICATION_OP", keys)
+        cells = self._timed("COMMUNICATION_OP", keys | {"id": "opId"})
+        parts = self._columns("COMMUNICATION_TASK_INFO", {"whole": "opId"})
+        self._refer("COMMUNICATION_OP", parts["whole"], cells["id"])
         # the device is that of the tasks with the same connection
         tasks = self._columns("TASK", {"correlation": "connectionId", "device": "deviceId"})
         cells["device"] = first_match(cells["correlation"], tasks["correlation"], tasks["device"])
@@ -315,6 +323,9 @@ class AscendDatabase:
         """Return integer columns of a table by their keys, shape (rows,), with -1 for null."""
         known = self._cells.setdefault(table, {})
         if new := set(keys.values()) - known.keys():
+            if table in self._database.columns:
+                absent = new - self._database.columns[table].keys() - _LATER
+                self._absent += [f"{table}.{name}" for name in sorted(absent)]
             known |= self._database.integers(table, {name: name for name in new})
         return {key: known[name] for key, name in keys.items()}
 
@@ -337,11 +348,9 @@ class AscendDatabase:
         return encoded([names.get(number) for number in used], code)
 
     def _refer(self, table: str, keys: IntArray, targets: IntArray, counts: IntArray | int = 1) -> None:
-        """Add up the ``counts`` of the keys that the rows of a table with the keys ``targets`` lack. A table without
-        rows lacks none."""
-        if len(targets):
-            missing = (first_match(keys, targets, targets) == NO_ROW) & (keys != _NONE)
-            self._lost[table] += int((counts * missing).sum())
+        """Add up the ``counts`` of the keys that the rows of a table with the keys ``targets`` lack."""
+        missing = (first_match(keys, targets, targets) == NO_ROW) & (keys >= 0) & (keys != _NONE)
+        self._lost[table] += int((counts * missing).sum())
 
     def _stacks(self, chains: IntArray) -> pa.DictionaryArray:
         """Return the stacks with these ids, innermost frame first."""
@@ -352,7 +361,7 @@ class AscendDatabase:
         texts = [*texts, ""]
         first = np.flatnonzero(np.diff(ids, prepend=-2))
         length = np.diff(first, append=len(ids))
-        self._refer("PYTORCH_CALLCHAINS", chains[chains >= 0], ids[first])
+        self._refer("PYTORCH_CALLCHAINS", chains, ids[first])
         self._refer("PYTORCH_API", ids[first], chains, length)
         # Many chains are alike. Each has a number: that of the chain without its last frame, with this frame.
         of_chain, longest = np.zeros(len(first), np.int64), int(length.max(initial=0))
