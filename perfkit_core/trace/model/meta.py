@@ -301,18 +301,17 @@ def mixed_levels(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
 
 def mixed_runs(parts: Iterable[tuple[TraceMeta, Iterable[int], Iterable[str]]]) -> tuple[Finding, ...]:
     """Report ranks that share no step or no group of collectives with another rank. Clocks do not tell: those of ranks
-    may differ by hours. ``parts`` has the metadata, the step numbers and the groups of each part of a run."""
+    may differ by hours. Groups tell only if all ranks are there, as stages of a pipeline have groups of their own.
+    ``parts`` has the metadata, the step numbers and the groups of each part of a run."""
     listed, texts = list(parts), []
     if apart := _apart((meta, steps) for meta, steps, _ in listed):
         texts.append(message("{ranks} share no step number with another rank: they may be recordings of different runs",
                              ranks=spelled(apart)))  # fmt: skip
-    if apart := _apart((meta, groups) for meta, _, groups in listed):
-        texts.append(
-            message(
-                "{ranks} share no group of collectives with another rank: they may be recordings of different runs",
-                ranks=spelled(apart),
-            )
-        )
+    ranks = {rank for meta, *_ in listed for rank in meta.ranks}
+    complete = len(ranks) >= max((meta.world_size or 0 for meta, *_ in listed), default=0)
+    if complete and (apart := _apart((meta, groups) for meta, _, groups in listed)):
+        texts.append(message("{ranks} share no group of collectives with another rank: they may be recordings of "
+                             "different runs", ranks=spelled(apart)))  # fmt: skip
     return tuple(Finding("runs-mixed", text) for text in texts)
 
 
