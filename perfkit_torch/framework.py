@@ -9,13 +9,15 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from perfkit_core.base.system import packages
 from perfkit_core.errors import CaptureError
 
 _LOG_LEVEL: Final = "KINETO_LOG_LEVEL"
+_EVENTS_OF_PARAMETER, _EVENTS_OF_STATE = 10, 9
+"""Events in a step for each parameter of an optimizer, and for each tensor of its state: SGD has none, Adam three."""
 
 
 def torch() -> Any:
@@ -172,3 +174,33 @@ class Ranges:
 
     def end(self) -> None:
         self._label.__enter__, self._label.__exit__ = self._originals
+
+
+class UpdateEvents:
+    """While ``counts`` is set, ``total`` counts the events of the updates of all optimizers, as far as they do not
+    belong to differentiable operators: for each parameter, the accumulation of its gradient, and the arithmetic of the
+    update on it and on each tensor of its state. Compiled optimizers have few events."""
+
+    def __init__(self) -> None:
+        self.counts, self.total = False, 0
+
+    def __call__(self, optimizer: Any, *_: Any) -> None:
+        if torch().compiler.is_compiling() or not self.counts:
+            return
+        with suppress(Exception):  # an optimizer may keep anything in its state
+            for group in optimizer.param_groups:
+                parameters = group["params"]
+                self.total += _EVENTS_OF_PARAMETER * len(parameters)
+                if parameters[0].is_cpu:  # on other devices, one operator updates all
+                    state = (1 if group.get("fused") else len(optimizer.state.get(each, ())) for each in parameters)
+                    self.total += _EVENTS_OF_STATE * sum(state)
+
+
+@functools.cache
+def update_events() -> UpdateEvents:
+    """Return the counter of this process. Its hook stays: torch.compile would compile an optimizer again without it."""
+    from torch.optim import optimizer
+
+    counter = UpdateEvents()
+    optimizer.register_optimizer_step_post_hook(counter)
+    return counter

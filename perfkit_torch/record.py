@@ -30,9 +30,10 @@ OPTIONS: Final = {
 }  # fmt: skip
 EVENTS: Final = (400, 2500, 1_250_000)
 """Bytes that torch's profiler needs for an event with shapes: while it records, and more when it stops; most events."""
-EVENTS_OF_OPERATOR, ALLOCATIONS_OF_OPERATOR = 10, 4
-"""Events of a differentiable operator: of itself, of the operators that it calls, and of its backward pass; and the
-allocations and frees of these."""
+EVENTS_OF_OPERATOR: Final = 10
+"""Events of a differentiable operator: of itself, of the operators that it calls, and of its backward pass."""
+_WITH_ALLOCATIONS: Final = 1.4
+"""Factor of the events if allocations and frees are recorded."""
 _STACKS: Final = 2
 """Factor of the memory at the end if stacks are recorded: perfkit's reading needs the rest."""
 
@@ -84,6 +85,7 @@ class TorchStepProfiler:
         self._label: Any = None
         self._wait: Any = None
         self._ending, self._findings = Ending.ENDED, tuple[Finding, ...]()
+        self._updates = framework.update_events()
         self._estimate = EventEstimate(*EVENTS)
 
     def warm_up(self, step: int) -> None:
@@ -108,12 +110,16 @@ class TorchStepProfiler:
             self._prepare(step is None or threading.current_thread() is not threading.main_thread())
         self._profiler.start_trace()
         self._recording = True
-        sequence = self._torch._C._autograd._get_sequence_nr
-        begun = sequence()
-        each = EVENTS_OF_OPERATOR + ALLOCATIONS_OF_OPERATOR * bool(self._options.get("profile_memory"))
+        sequence, updates = self._torch._C._autograd._get_sequence_nr, self._updates
+        begun, updates.total, updates.counts = sequence(), 0, True
+        factor = _WITH_ALLOCATIONS if self._options.get("profile_memory") else 1
+
+        def counted() -> int:
+            return int(factor * (EVENTS_OF_OPERATOR * (sequence() - begun) + updates.total))
+
         recording, stop, most = EVENTS
         stop *= _STACKS if self._options.get("with_stack") else 1
-        self._estimate = EventEstimate(recording, stop, most, lambda: each * (sequence() - begun))
+        self._estimate = EventEstimate(recording, stop, most, counted)
         if step is not None:
             self._open(step)
 
@@ -169,6 +175,7 @@ class TorchStepProfiler:
     def _stop(self) -> Any:
         self.end_wait()
         profiler, self._profiler, self._recording = self._profiler, None, False
+        self._updates.counts = False
         try:
             profiler.stop_trace()
         finally:

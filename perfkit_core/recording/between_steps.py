@@ -139,7 +139,7 @@ def work_between(steps: Steps, evaluations: tuple[IntArray, IntArray], samples: 
     evaluating = inside & _of(samples.at_ns, *evaluations)[1]
     in_long = inside & ~evaluating & long[of_step]
     usual = inside & ~evaluating & ~in_long
-    if usual.sum() < _FEW_SAMPLES <= in_long.sum() and longer_ns > evaluated_ns:
+    if usual.sum() < _FEW_SAMPLES <= in_long.sum() and longer_ns > evaluated_ns and not _trains(samples, in_long):
         return WorkBetween((evaluated_ns + longer_ns) / total_ns, each=each)
     others = _other_places(samples, usual, in_long)
     expected = in_long.sum() * longer_ns / max(float(steps.training_ns[long].sum()), 1)
@@ -156,6 +156,13 @@ def _of(at_ns: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray, Bool
         return np.zeros(len(at_ns), np.int64), np.zeros(len(at_ns), np.bool_)
     index = np.maximum(np.searchsorted(begin, at_ns, side="right") - 1, 0)
     return index, (at_ns >= begin[index]) & (at_ns < end[index])
+
+
+def _trains(samples: Samples, mask: BoolArray) -> bool:
+    """Return whether most of the samples lie in updates and backward passes, which run within perfkit's hooks. A step
+    of L-BFGS evaluates the model a different number of times in each."""
+    hooked = [any("/perfkit_" in code.co_filename for code, _ in stack) for stack in samples.stacks]
+    return 2 * int(np.array(hooked, np.bool_)[samples.stack[mask]].sum()) > int(mask.sum())
 
 
 def _other_places(samples: Samples, usual: BoolArray, other: BoolArray) -> Counter[Place]:

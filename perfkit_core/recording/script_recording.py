@@ -209,7 +209,8 @@ class ScriptRecording:
         files = len(writer.written)
         self._other.check()
         if alone:
-            step_calls.warn_without_steps(self._ends, self._step_on, self._sampler.repeated())
+            repeated = self._sampler.repeated() if self._ends < 2 else ()  # takes 0.1 s if the start has many samples
+            step_calls.warn_without_steps(self._ends, self._step_on, repeated)
         steps = self._recording.complete
         cut = self._recording.cut or (None if steps else self._start_cut)
         timed = self._profiler.clock.times().with_threads(writer.threads)

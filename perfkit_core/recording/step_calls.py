@@ -30,6 +30,7 @@ JOB: Final = "job"
 """Option of a recorder: a text that is equal for all processes of the recorded script."""
 OPTIONS: Final = (OPTION, LIMIT, CHILD, JOB)
 """The options of a recorder that are no options of its profiler."""
+_FEW_ENDS: Final = 3
 _DECORATOR: Final = "__perfkit_step__"
 _FUNCTION: Final = re.compile(r"([\w./\\-]+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -143,16 +144,20 @@ def _functions(tree: ast.AST, prefix: str) -> list[tuple[str, _Definition]]:
 def warn_without_steps(
     ends: int, step_on: StepCalls | str | None, repeated: Sequence[tuple[str, CodeType, int]] = ()
 ) -> None:
-    """Log a warning if too few ends of steps were seen for a complete step: a step lasts from one end to the next.
-    ``step_on`` is the value of :data:`OPTION`. ``repeated``: functions that ran several times, as of
-    :meth:`.FrameSampler.repeated`. The hint names the first that the user wrote, else the first model of a library."""
+    """Log a warning if too few ends of steps were seen for a complete step: a step lasts from one end to the next. Also
+    log one if there were only few, because the first iteration is not recorded. ``step_on`` is the value of
+    :data:`OPTION`. ``repeated``: functions that ran several times, as of :meth:`.FrameSampler.repeated`. The hint names
+    the first that the user wrote, else the first model of a library."""
     from perfkit_core.views.user_code import Owner, owner_of  # imports numpy, which the script has imported by now
 
     if isinstance(step_on, StepCalls):
         step_on.warn_of_callers()
-    if ends >= 2:
-        return
     end = "update of an optimizer" if step_on is None else f"end of {step_on} (--step-on)"
+    if ends >= 2:
+        if ends <= _FEW_ENDS:
+            text = f"the first of only {ends} iterations is not recorded: a step lasts from one {end} to the next"
+            failures.tell(text, logging.WARNING)
+        return
     cause = f"only one {end} was seen, and the first iteration is not recorded" if ends else f"no {end} was seen"
     hint = "" if step_on else ": --step-on names a function or a range that ends a step"
     users = [item for item in repeated if owner_of(item[1].co_filename, None) is Owner.USER]

@@ -70,7 +70,7 @@ class FrameSampler:
     """Samples the thread that calls ``start``. The methods never raise.
 
     - ``count_calls``: also count the calls of each function that samples see, in ``calls``: code and name of its module
-      → calls. Calls between two samples are not seen, so there are at least as many.
+      → calls. Calls between two samples are not seen, so there are at least as many. Soon sample less often.
     - ``thin``: soon sample less often. Whenever there are too many samples, drop every second one, and sample half as
       often. Otherwise the sampling ends. The samples have whole stacks. While there are other threads, Python's
       interval stays: a shorter one makes them up to 9% slower."""
@@ -173,7 +173,7 @@ class FrameSampler:
             with self._lock:
                 self._at_ns.append(at_ns)
                 self._stack.append(self._stacks.setdefault(key, len(self._stacks)))
-                if self._thin and len(self._at_ns) == _DENSE:
+                if (self._thin or self._count_calls) and len(self._at_ns) == _DENSE:
                     seconds = _THIN_SECONDS
                 if self._thin and len(self._at_ns) == _MOST:
                     del self._at_ns[::2], self._stack[::2]

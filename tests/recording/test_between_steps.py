@@ -32,6 +32,7 @@ MAIN, TRAIN, ROLLOUT, MODEL = map(code_of, ("<module>", "train_step", "rollout",
 TRAINING = ((MODEL, 3), (TRAIN, 8), (MAIN, 20))
 ROLLING = ((MODEL, 3), (ROLLOUT, 30), (MAIN, 18))
 INLINE = ((MAIN, 19),)
+UPDATE = ((MODEL, 3), (code_of("step").replace(co_filename="/lib/perfkit_torch/framework.py"), 1), (MAIN, 21))
 
 
 class Piece(NamedTuple):
@@ -45,7 +46,7 @@ class Piece(NamedTuple):
 def found(steps: list[list[Piece]]) -> WorkBetween | None:
     """Return the work between the steps."""
     now, edges, evaluations, stacks = 0, [], [], []
-    kinds = [TRAINING, ROLLING, INLINE]
+    kinds = [TRAINING, ROLLING, INLINE, UPDATE]
     for pieces in steps:
         begin, evaluated = now, 0
         for piece in pieces:
@@ -93,6 +94,11 @@ def test_what_too_few_samples_show_is_not_known() -> None:
     short = [[Piece(90, ROLLING), Piece(10, TRAINING)], *[[Piece(10, TRAINING)]] * 5]
     assert found(short * 12) == WorkBetween(0.6)
     assert str(WorkBetween(0.6).text()).endswith("between the training steps: it is not known what runs there")
+
+
+def test_an_update_that_evaluates_the_model_several_times_is_training() -> None:
+    short = [[Piece(100, UPDATE)], *[[Piece(10, UPDATE)]] * 5]
+    assert found(short * 12) is None
 
 
 def test_few_samples_are_no_evidence() -> None:

@@ -57,7 +57,7 @@ def test_code_with_a_step_has_the_future_statements_of_the_script_only() -> None
         (1, None, "only one update of an optimizer was seen, and the first iteration is not recorded: --step-on names"),
         (0, "my step", "no end of my step (--step-on) was seen"),
         (1, StepCalls("", "step"), "only one end of step (--step-on) was seen, and the first iteration"),
-        (2, None, ""),
+        (4, None, ""),
     ],
 )
 def test_a_recording_without_steps_says_why(
@@ -67,6 +67,12 @@ def test_a_recording_without_steps_says_why(
     text = "".join(record.getMessage() for record in caplog.records)
     assert text.startswith(says and f"perfkit: no complete step was found, because {says}")
     assert bool(text) == bool(says)
+
+
+def test_few_steps_are_said_to_lack_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    warn_without_steps(2, None)
+    (text,) = caplog.messages
+    assert text.startswith("perfkit: the first of only 2 iterations is not recorded: a step lasts from one update of")
 
 
 def test_a_target_names_a_function_or_a_range() -> None:

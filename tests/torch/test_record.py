@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,16 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from perfkit_core.base.system import packages  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.recording.step_recording import Ending, Target  # noqa: E402
 from perfkit_core.trace.storage import background  # noqa: E402
 from perfkit_torch.framework import Updates  # noqa: E402
-from perfkit_torch.record import EVENTS, EVENTS_OF_OPERATOR, record_script, start_section  # noqa: E402
+from perfkit_torch.record import (  # noqa: E402
+    EVENTS,
+    EVENTS_OF_OPERATOR,
+    TorchStepProfiler,
+    record_script,
+    start_section,
+)
 
 
 def updates(count: int) -> None:
@@ -116,6 +124,29 @@ def test_a_step_over_six_thousand_time_steps_fits_into_a_window(tmp_path: Path) 
     events = len(load(tmp_path))
     assert 0.9 < events / estimated < 1.2
     assert 100 * max(events, estimated) < EVENTS[2]
+
+
+@pytest.mark.parametrize(("name", "options"), [("SGD", {}), ("SGD", {"momentum": 0.9}), ("Adam", {}), ("RMSprop", {}),
+                                               ("Adam", {"fused": True}), ("Adam", {"foreach": True})])  # fmt: skip
+@pytest.mark.parametrize("layer", [torch.nn.Linear, lambda size, _: torch.nn.LayerNorm(size)])
+def test_the_updates_of_many_small_layers_are_part_of_the_estimate(
+    tmp_path: Path, name: str, options: dict[str, object], layer: Callable[[int, int], object]
+) -> None:
+    """They have up to three times as many events as the operators of the layers."""
+    net = torch.nn.Sequential(*(layer(4, 4) for _ in range(50)))
+    optimizer = getattr(torch.optim, name)(net.parameters(), lr=0.01, **options)
+    profiler = TorchStepProfiler(Target(tmp_path, {}))
+    for recorded in (False, True):  # the first update makes the state
+        if recorded:
+            profiler.start(0)
+        optimizer.zero_grad()
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    estimated = profiler.estimate().events()
+    profiler.hold(Ending.ENDED)
+    events = profiler.events()
+    assert events is not None
+    assert 0.7 < events / estimated < 1.3
 
 
 def test_the_start_of_a_script_is_not_kept_beside_a_part_of_a_step(tmp_path: Path) -> None:
