@@ -30,6 +30,7 @@ from perfkit_core.readers.load import load, stream
 from perfkit_core.readers.sqlite_file import opened
 from perfkit_core.testing.conformance import check_source
 from perfkit_core.testing.traces import check_round_trip, check_trace
+from perfkit_core.trace.model.meta import may_lack_work
 from perfkit_core.trace.model.side_tables import AWAITED_RANKS, COLLECTIVES, DEVICE_TASKS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import ascend
@@ -305,6 +306,7 @@ def test_work_that_the_profiler_left_out_is_reported(tmp_path: Path, write: str)
     trace = load(folder)
     assert "device-work-missing" in codes(trace)
     assert trace.rows("kind", "memory").sum() == 5
+    assert str(may_lack_work(trace.quality)) == "the program launched work on the device, but it was not recorded"
 
 
 def test_damaged_files(tmp_path: Path) -> None:

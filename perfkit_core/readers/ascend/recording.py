@@ -26,7 +26,7 @@ from perfkit_core.trace.assembly.assemble import OperatorNames, assemble
 from perfkit_core.trace.assembly.draft import RecordedEvents
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.account import with_left_out
-from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.model.meta import WORK_MISSING, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace
 
 PROCESSES: Final = frozenset({"Ascend Hardware", host_calls.PROCESS})
@@ -158,7 +158,7 @@ def completed(
             "the program launched work on the device, but the profiler did not record it: the times of operators "
             "contain waits for the device"
         )
-        findings.append(Finding("device-work-missing", text))
+        findings.append(Finding(WORK_MISSING, text))
     if not second:
         return recorded, meta, (*findings,)
     text = plural(

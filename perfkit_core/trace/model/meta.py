@@ -25,11 +25,14 @@ PROCESSES_MIXED: Final = "processes-mixed"
 """Code of the finding that device work may belong to any of several processes."""
 OPERATORS_LEFT_OUT: Final = "operators-left-out"
 """Code of the finding that only some of the operators are in the recording."""
+WORK_MISSING: Final = "device-work-missing"
+"""Code of the finding that the program launched work on a device, and none was recorded."""
 _UNINTERPRETED: Final = message("events that were not interpreted or assigned may be device work")
 _MAY_LACK_WORK: Final = {
     UNKNOWN_EVENTS: _UNINTERPRETED,
     PROCESSES_MIXED: _UNINTERPRETED,
     OPERATORS_LEFT_OUT: message("operators were left out of the recording, and device work may be missing as well"),
+    WORK_MISSING: message("the program launched work on the device, but it was not recorded"),
 }
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", NO_DEVICE})
 """Codes of findings about missing data. Such a finding is dropped if another cycle of the rank has the data."""
