@@ -17,6 +17,7 @@ _LOCAL: Final = ("file:", "blob:", "data:")
 # A page of eight ranks with all its sections is ready after 5 s on a quiet machine, and after more than 30 s on a busy
 # one: the limit ends a test that hangs, and says nothing of speed.
 _TIMEOUT_MS: Final = 300_000
+_SETTLED: Final = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,7 @@ def opened(tab: Any) -> Iterator[Callable[..., Any]]:
 
     def open_page(path: Path, at: str = "#all") -> Any:
         tab.goto(path.as_uri() + at)
+        tab.evaluate(_SETTLED)  # another address of an open page is shown later, and a click must not come before
         return tab
 
     yield open_page
