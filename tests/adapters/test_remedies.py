@@ -27,7 +27,8 @@ NO_CODE = {
 }  # fmt: skip
 MORE = {
     "torch": {"elementwise-chain-vllm", "elementwise-chain-yes", "exposed-communication-slow-npu", "launch-bound-vllm",
-              "launch-bound-yes", "memory-near-limit-vllm", "tensor-cores-unused-yes-float16"},
+              "launch-bound-yes", "memory-near-limit-vllm", "slow-kernels-cuda",
+              "tensor-cores-unused-yes-float16"},
     "paddle": {"per-tensor-optimizer", "unbatched-loop-updates"},
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInp
 from perfkit_core.advice.rules.unfused_attention import chain_rows
 from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, FloatArray, IntArray
-from perfkit_core.base.language.messages import Text, message
+from perfkit_core.base.language.messages import message
 from perfkit_core.base.operators.names import family
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.schema import KERNEL
@@ -101,16 +101,15 @@ def _below_limits(facts: RuleInput) -> Iterator[Candidate]:
         operator = operator_names(trace).values[code]
         reached = float(groups.least_ns[chosen].sum() / groups.total_ns[chosen].sum())
         costliest = np.where(chosen, groups.total_ns - groups.least_ns, -1).argmax()
-        shapes = roofline.tensors(trace.codes("shapes").values[groups.shapes[costliest]])
+        inputs = roofline.tensors(trace.codes("shapes").values[groups.shapes[costliest]])
+        shapes = ", ".join(dict.fromkeys(inputs.split(", ")))  # those of attention are often equal
         device = roofline.described(trace, trace.codes("device").values[groups.device[costliest]]).name
-        others = known & ~slow & (groups.name == code)
-        best: Text = ""
-        if others.any():
-            best = message(" Its fastest shapes reach {best:ratio}.", best=float(groups.ratio[others].max()))
+        others = groups.ratio[known & ~slow & (groups.name == code)]
+        best = message(" Its fastest shapes reach {best:ratio}.", best=float(others.max())) if len(others) else ""
         yield Candidate(
             message(
-                "Kernels of {operator} take {time}. At the peak rates of {device}, their FLOPs and bytes need "
-                "{reached:ratio} of this time. The costliest shapes are {shapes}.{best}",
+                "Kernels of {operator} take {time}. At the peak rates of {device}, FLOPs and bytes need "
+                "{reached:ratio} of it. Costliest shapes: {shapes}.{best}",
                 operator=operator, time=facts.of_step(spent), device=device, reached=reached, shapes=shapes, best=best,
             ),
             evidence={

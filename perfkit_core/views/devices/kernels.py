@@ -217,9 +217,7 @@ TASKS_VIEW = View(
         replace(CALLS, place=DEVICE),
         *ON_DEVICE,
         replace(RATIO, merge=Share("total_device_ns"), place=DEVICE, description="share of the total time of all rows"),
-        duration(
-            "wait_ns", "Wait", place=DEVICE, description="sum of the times between kernels of a stream, where recorded"
-        ),
+        duration("wait_ns", "Wait", place=DEVICE, description="sum of recorded times between kernels of a stream"),
     ),
     groupings=TASK_GROUPINGS,
     order="total_device_ns",
