@@ -28,7 +28,7 @@ _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"
 _HIP_DEVICE: Final = re.compile(r"Instinct|Radeon|AMD")
 _CLOCKS: Final = {"cuda": "nvidia-smi -q -d CLOCK,PERFORMANCE", "hip": "amd-smi metric --clock"}
-_TRAINS: Final = re.compile(r"(?<!RegisterPost)backward|optimizer|adam|sgd|[dw]grad|_bwd_", re.IGNORECASE)
+_TRAINS: Final = re.compile(r"(?<!RegisterPost)backward|optimizer|adam|sgd|wgrad|_bwd_", re.IGNORECASE)
 """Names in trainings. FSDP registers a function for after the backward pass also where none follows."""
 _UPDATES: Final = re.compile(r"backward_codegen_\w*(?:adam|adagrad|sgd|lamb|lars|exact)", re.IGNORECASE)
 _SERVERS: Final = {"vllm/": "vllm", "sglang/": "sglang", "transformers/pipelines/": "transformers.pipeline"}

@@ -54,6 +54,22 @@ def test_training_has_a_backward_pass_or_an_optimizer(phases: list[str | None], 
     assert recorded_words(trace(rows))["training"] == training
 
 
+@pytest.mark.parametrize(
+    ("host_event", "kernel", "training"),
+    [
+        ("FullyShardedDataParallel.forward", "cutlass_gemm", "no"),
+        ("RegisterPostBackwardFunction", "cutlass_gemm", "no"),
+        ("forward", "cudnn_dgrad_engine", "no"),  # a transposed convolution
+        ("backward", "cutlass_gemm", "yes"),
+        ("a range", "sm90_xmma_wgrad_implicit_gemm", "yes"),
+        ("a range", "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel", "yes"),
+    ],
+)
+def test_without_phases_names_show_a_training(host_event: str, kernel: str, training: str) -> None:
+    rows = [host(host_event, "operator", 0, 5), device(kernel, "kernel", 10, 5)]
+    assert recorded_words(trace(rows))["training"] == training
+
+
 def test_the_remedy_for_casts_in_inference_has_no_loss(traces: Path) -> None:
     found = advise(load(traces / "torch" / "h100-qwen05b.json.gz"), rules=["casts"])
     (one,) = found.advice

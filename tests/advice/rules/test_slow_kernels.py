@@ -12,6 +12,7 @@ from perfkit_core.advice.rules import slow_kernels
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.meta import Device
 from perfkit_core.trace.model.trace import Trace
+from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name
 from tests.support.device_steps import A100, Op, training
 from tests.support.rule_cases import check_rule
@@ -33,10 +34,14 @@ def steps(*ops: Op, on: Device = KNOWN) -> Trace:
 
 def test_slow_kernels() -> None:
     other, attention = Op("aten::relu", [("relu", 700)]), Op("flash", [(FLASH, 300)])
+    shapes = {"shapes": "[[1, 4096, 4096], [1, 4096, 4096]]", "dtypes": '["bfloat16", "bfloat16"]'}
+    in_paddle = Op("pd_op.bmm", [("ampere_bf16_s16816gemm_128x64", 1500)], more=shapes)
+    paddle = training(in_paddle, other, steps=2, on=KNOWN, names=paddle_name)
     check_rule("slow-kernels", {
         "440 of 1500 µs at the peak rate": steps(mm(1500), other),
         "and other shapes of the operator reach 55 of 100 µs": steps(mm(1500), mm(100, 2048), other),
         "two kernels of 750 µs": steps(mm(750, calls=2), other),
+        "a program of Paddle": paddle.with_meta(framework="paddle"),
         "440 of 1000 µs": steps(mm(1000), other),
         "the peak rates are not known": steps(mm(1500), other, on=A100),
         "kernels of 19 µs": steps(*[mm(19, 512)] * 60, other),
