@@ -84,7 +84,7 @@ class Updates:
         self.optimizers = 0
         self._first: weakref.ref[Any] | None = None
         self.fixed = False
-        self._after = after
+        self._after = torch()._disable_dynamo(lambda: after())  # a compiled step() gets one break of its graph
         self._thread = _Thread()
         self._hook = optimizer.register_optimizer_step_post_hook(self._updated)
         self._undo: list[Callable[[], None]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,10 +118,9 @@ def test_words_in_a_name_that_are_no_operators_have_no_namespace() -> None:
     assert fused_operators("triton_poi_fused_add_cg_unsafe_op_0") == ("aten::add", "cg_unsafe_op")
 
 
-@pytest.mark.skipif("PERFKIT_TRACES" not in os.environ, reason="needs the folder of traces")
-def test_kernels_on_a_gpu_get_the_layers_of_their_graph() -> None:
+def test_kernels_on_a_gpu_get_the_layers_of_their_graph(traces: Path) -> None:
     """A trace of an AMD GPU, with the graph key of its recording. The times are those of the events in the file."""
-    trace = load(Path(os.environ["PERFKIT_TRACES"]) / "torch" / "compile-triton.json.gz")
+    trace = load(traces / "torch" / "compile-triton.json.gz")
     graph = GraphTexts(CODE, "fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea", COMPILED, TRACED).graph()
     found = with_graphs(trace, [graph])
     rows = compiled.table(found, ViewRequest()).set_index("name")

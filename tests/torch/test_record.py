@@ -197,6 +197,21 @@ def test_an_update_that_calls_the_update_of_its_base_is_one_step(tmp_path: Path)
     assert recording.finish().steps == 3
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that torch.compile imports
+def test_a_compiled_update_stays_one_graph(tmp_path: Path) -> None:
+    """The profiler is stopped between the graph and the rest of the method, which torch does not compile."""
+    compiled: list[object] = []
+    model = torch.nn.Linear(2, 2)
+    recording = record_script(tmp_path, 2, {})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = torch.compile(optimizer.step, backend=lambda graph, _: compiled.append(graph) or graph)
+    for _ in range(10):
+        model(torch.ones(2, 2)).sum().backward()
+        step()
+    assert recording.finish().steps == 2
+    assert len(compiled) == 1
+
+
 def test_a_script_without_steps_and_with_too_many_events_says_what_was_left_out(tmp_path: Path) -> None:
     recording = record_script(tmp_path, None, {"most_events": 100})
     weight = torch.ones(8, 8, requires_grad=True)
