@@ -145,8 +145,8 @@ def _work(arguments: argparse.Namespace) -> int:
             print("accepted" if target.run(arguments.repeat.read_bytes()) else "refused")
             target.end()
         return 0
-    Mode.instead = build.checked
     target = targets.all_targets(arguments.worker.parent)[name]
+    Mode.instead = build.checked
     progress = Progress(arguments.worker)
 
     def one(data: bytes) -> None:

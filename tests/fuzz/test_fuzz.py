@@ -14,7 +14,8 @@ from tests.support.paths import ROOT
 
 INPUTS = {
     "events-torch": 600, "events-paddle": 600, "chrome-torch": 25, "chrome-paddle": 25,
-    "stored-cells": 8, "recorded-cells": 15, "timeline-cells": 15, "gate": 4000,
+    "protobuf": 30, "nsight": 50, "gzip": 60, "stored-cells": 8, "recorded-cells": 10, "timeline-cells": 10,
+    "gate": 3000,
 }  # fmt: skip
 
 

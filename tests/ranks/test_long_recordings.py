@@ -30,7 +30,9 @@ RECORDINGS = ["torch-transformer-base", "torch-mlp-loader", "paddle-conv_net-bas
 
 
 def computed(recorded: Trace, request: ViewRequest) -> dict[str, pd.DataFrame]:
-    return dict(LoadedProfile(recorded).compute(VIEWS, request).tables)
+    """Return the tables of all views, or of those that the request groups."""
+    views = [view for view in VIEWS if set(request.by) <= set(view.groupings)]
+    return dict(LoadedProfile(recorded).compute(views, request).tables)
 
 
 def parts_of(recorded: Trace, request: ViewRequest | None = None) -> list[Partial]:

@@ -55,18 +55,17 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
     if data[start : start + 1] != b"{":
         return None
     ends = [match.end() for match in itertools.islice(_END.finditer(data, start), _ENDS_TRIED)]
-    border = None
-    for end in ends:
-        text = data[start:end]
-        if _decoded(text) is not None:
-            return text, end, False
-        repaired = None if border else _repaired(text, _NEXT_KEY)
+    for end in ends:  # all first: the end of an object in a sound event is not worth a repair
+        if _decoded(data[start:end]) is not None:
+            return data[start:end], end, False
+    for count, end in enumerate(ends, start=1):
+        repaired = _repaired(data[start:end], _NEXT_KEY)
         if repaired:
             return repaired, end, True
-        border = border or (end if _event_follows(data, start, end) else None)
-    if not border and ends and (last or len(ends) == _ENDS_TRIED):
-        border = ends[0]
-    return _unusual_event(data, start, [end for end in ends if border and end <= border]) if ends else None
+        if _event_follows(data, start, end):
+            return _unusual_event(data, start, ends[:count])
+    complete = last or len(ends) == _ENDS_TRIED
+    return _unusual_event(data, start, ends[:1] if complete else []) if ends else None
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
