@@ -44,15 +44,23 @@ def screen(patch: pytest.MonkeyPatch, *arguments: object) -> list[str]:
 def test_the_first_look_fits_a_screen(traces: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(traces)
     path = Path(source)
-    # servers that computed different kinds of steps cannot be compared
-    other = path if source.startswith("serving/") else Path(SOURCES[SOURCES.index(source) - 1])
     lines = screen(monkeypatch, "summary", path)
     assert lines[-1].startswith("next: perfkit advise ")
     if not any("no-device-events" in line for line in lines):
         title = next(at for at, line in enumerate(lines) if line.startswith("Operators "))
         assert re.match(r"Name +Self device \(", lines[title + 1])
     assert any(line.startswith("next: perfkit ") for line in screen(monkeypatch, "advise", path)[-3:])
-    assert any(line.startswith("next: perfkit compare ") for line in screen(monkeypatch, "compare", other, path)[-3:])
+
+
+@pytest.mark.parametrize("source", SOURCES[1::2])
+def test_the_first_look_of_a_comparison_fits_a_screen(
+    traces: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(traces)
+    # servers that computed different kinds of steps cannot be compared
+    other = source if source.startswith("serving/") else SOURCES[SOURCES.index(source) - 1]
+    lines = screen(monkeypatch, "compare", Path(other), Path(source))
+    assert any(line.startswith("next: perfkit compare ") for line in lines[-3:])
 
 
 @pytest.mark.parametrize("columns", [80, 120, 200])

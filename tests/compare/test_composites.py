@@ -119,13 +119,19 @@ LIVE = {
 """The layers of the program's models. An encoder of one framework has one product for queries, keys and values."""
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for framework in FRAMEWORKS:
+        subprocess.run([sys.executable, str(PROGRAM), framework, str(folder / framework)], check=True)
+    return folder
+
+
 @pytest.mark.live
 @pytest.mark.slow
 @pytest.mark.parametrize("model", LIVE)
-def test_models_recorded_in_both_frameworks_have_the_calls_of_their_layers(model: str, tmp_path: Path) -> None:
-    for framework in FRAMEWORKS:
-        subprocess.run([sys.executable, str(PROGRAM), framework, model, str(tmp_path / framework)], check=True)
-    sides = [load(tmp_path / framework) for framework in FRAMEWORKS]
+def test_models_recorded_in_both_frameworks_have_the_calls_of_their_layers(model: str, models: Path) -> None:
+    sides = [load(models / framework / model) for framework in FRAMEWORKS]
     operators = compare(sides[0], sides[1]).operators.set_index("name")
     for name, counts in LIVE[model].items():
         assert tuple(operators.loc[name, ["base_calls", "other_calls"]]) == counts, name

@@ -39,8 +39,9 @@ def traces() -> list[Trace]:
 
 def requests(view: View) -> Iterator[ViewRequest]:
     for by in ((), *((grouping,) for grouping in view.groupings), view.groupings[-2:]):
-        for native in (False, True) if view.computed.native else (False,):
-            yield ViewRequest(by=by, native=native)
+        yield ViewRequest(by=by)
+    if view.computed.native:
+        yield ViewRequest(by=view.groupings[-2:], native=True)
 
 
 def tables(view: View) -> Iterator[pd.DataFrame]:

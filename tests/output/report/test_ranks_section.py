@@ -95,11 +95,10 @@ def test_many_ranks_and_steps_are_averages_of_stretches() -> None:
 def test_ranks_read_one_by_one_have_the_same_section(traces: Path) -> None:
     files = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
     whole = {one.name: one for one in run_report(perfkit_core.load(files)).sections}["ranks"]
-    apart = {one.name: one for one in run_report(opened(files)).sections}["ranks"]
+    report = run_report(opened(files))
+    apart = {one.name: one for one in report.sections}["ranks"]
     pd.testing.assert_frame_equal(whole.table, apart.table)
     assert (rendered(whole.lines), whole.chart) == (rendered(apart.lines), apart.chart)
     assert whole.chart
     assert whole.chart.marked == (7,)
-    assert rendered(run_report(opened(files)).headline)[-1] == rendered(whole.lines)[0], (
-        "a straggler is told first thing"
-    )
+    assert rendered(report.headline)[-1] == rendered(whole.lines)[0], "a straggler is told first thing"
