@@ -57,10 +57,8 @@ _RUNPY: Final = (runpy.__file__, "<frozen runpy>")
 def of_script(frames: Sequence[tuple[CodeType, int | None]]) -> Sequence[tuple[CodeType, int | None]]:
     """Return the frames of a stack, innermost first, without those of ``perfkit record`` and of Python's runpy, which
     run the script."""
-    for at, (code, _) in enumerate(frames):
-        if code.co_filename == RUNS_SCRIPT:
-            frames = frames[:at]
-            break
+    end = next((at for at, (code, _) in enumerate(frames) if code.co_filename == RUNS_SCRIPT), len(frames))
+    frames = frames[:end]
     while frames and frames[-1][0].co_filename in _RUNPY:
         frames = frames[:-1]
     return frames
@@ -216,9 +214,9 @@ Native = TypeVar("Native")
 _Reading = tuple[int, int | None, int | None, int | None, int | None, int | None]
 _Step = tuple[int, bool, _Reading, _Reading]  # number, whether it was recorded, readings at its start and end
 
-_STEPS_KEPT: Final = 64
-"""The clock keeps this many steps before the first recorded step and after the last, and four times as many recorded
-steps: the latest of each."""
+_STEPS_KEPT, _STRETCH = 64, 8
+"""The clock keeps the latest recorded steps, four times as many as this, and twice as many others. These are stretches
+that are spread over the time since the last cycle: other processes, or the training, may be slow for some seconds."""
 _SPARSE: Final = 16
 """A sparse clock times one step in this number of steps, after :data:`_STEPS_KEPT` steps without the profiler."""
 SHORT_NS: Final = 2_000_000
@@ -246,8 +244,8 @@ class StepClock:
         self.sparse = False
         self.save: Callable[[], None] | None = None
         self.between: Callable[[], WorkBetween | None] = lambda: None
-        self._before: deque[_Step] = deque(maxlen=_STEPS_KEPT)
-        self._after: deque[_Step] = deque(maxlen=_STEPS_KEPT)
+        self._before: deque[_Step] = deque(maxlen=2 * _STEPS_KEPT)
+        self._after: deque[_Step] = deque(maxlen=2 * _STEPS_KEPT)
         self._recorded: deque[_Step] = deque(maxlen=4 * _STEPS_KEPT)
         self._usage = Usage()
         self._frames = FrameSampler()
@@ -359,9 +357,11 @@ class StepClock:
         if step[1]:
             self._recorded.append(step)
             return
-        (self._after if self._recorded else self._before).append(step)
+        stretch = self._since_cycle // _STRETCH
+        if self.sparse or stretch % (1 << max(stretch.bit_length() - 3, 0)) == 0:  # four whenever the time doubles
+            (self._after if self._recorded else self._before).append(step)
+            self._unsaved += 1
         self._since_cycle += 1
-        self._unsaved += 1
         if self._since_cycle in SAVED_AFTER:
             self.save_rest()
 

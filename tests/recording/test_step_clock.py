@@ -165,12 +165,26 @@ def test_the_cpu_time_of_the_process_and_its_threads() -> None:
     end.set()
 
 
-def test_only_the_latest_steps_are_kept() -> None:
+def test_only_the_latest_recorded_steps_are_kept() -> None:
     clock = StepClock()
     for number in range(500):
-        clock.begins(number, OFF)
+        clock.begins(number, RECORD)
     kept = [step.number for step in clock.times().steps]
-    assert kept == list(range(499 - step_clock._STEPS_KEPT, 499))
+    assert kept == list(range(499 - 4 * step_clock._STEPS_KEPT, 499))
+
+
+@pytest.mark.parametrize("count", [40, 100, 1500, 40_000])
+def test_steps_without_the_profiler_are_spread_over_the_time_since_it_ran(count: int) -> None:
+    """The last steps of a script may be others than all before: they are few of the steps that are kept."""
+    clock = StepClock()
+    for number, action in enumerate([RECORD] * 4 + [OFF] * count):
+        clock.begins(number, action)
+    kept = [step.number for step in clock.times().steps if not step.recorded]
+    assert 63 < len(kept) <= 128 or len(kept) == count - 2
+    assert kept[0] <= max(5, count // 8)
+    assert sum(number > 0.8 * count for number in kept) <= max(count / 4, 32)
+    stretches = [number for number in kept if number - 1 not in kept]
+    assert all(number + 7 in kept for number in stretches[:-1])
 
 
 def test_a_sparse_clock_times_few_of_many_steps() -> None:
@@ -180,7 +194,7 @@ def test_a_sparse_clock_times_few_of_many_steps() -> None:
     for number in range(500):
         clock.begins(number, OFF)
     kept = [step.number for step in clock.times().steps]
-    assert kept == [*range(22, 64), *range(64, 497, 16)][-64:]
+    assert kept == [*range(1, 64), *range(64, 497, 16)]
     for number in range(500, 504):
         clock.begins(number, Action.RECORD)
     assert [step.number for step in clock.times().steps if step.recorded] == [501, 502]
