@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from perfkit_core.base.language.units import SIZES, parse_quantity
 from perfkit_core.base.system import machine, paths
@@ -27,6 +29,7 @@ from perfkit_core.trace.storage.store import PARTIAL_SUFFIX
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
 """Tag near the beginning of every HTML page that perfkit writes."""
+_NO_EVENTS: Final = re.compile(rb'\s*(?:\{\s*"traceEvents"\s*:\s*\[\s*\]\s*\}|\[\s*\])\s*')
 
 
 def load(
@@ -206,6 +209,9 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
         return next(source for rating, source in rated if rating == best)
     if start.startswith(UTF_16):
         raise SourceError(f"{path}: a text in UTF-16; perfkit reads UTF-8", "convert it: iconv -f UTF-16 -t UTF-8")
+    if _NO_EVENTS.fullmatch(start):
+        hint = "the profiler may have recorded nothing: call step() or stop() after the recorded iterations"
+        raise SourceError(f"{path}: the list of events is empty", hint)
     if path.name.endswith(PARTIAL_SUFFIX):
         raise SourceError(
             f"{path}: contains reduced tables instead of events; only perfkit summary and perfkit report read it",

@@ -194,6 +194,39 @@ def test_a_text_without_the_vendors_tables(tmp_path: Path) -> None:
     assert (kinds["kernel"], kinds["memcpy"], kinds["memory"], len(trace.tables[DEVICE_TASKS])) == (3, 1, 0, 0)
 
 
+@pytest.mark.parametrize("write", ["text", "database"])
+def test_allocations_whose_table_is_missing_are_reported(tmp_path: Path, write: str) -> None:
+    folder = getattr(small(), write)(tmp_path)
+    info = folder / "profiler_info_0.json"
+    stated = json.loads(info.read_text())
+    assert "allocations-missing" not in codes(load(folder))
+    if write == "text":
+        (folder / OUTPUT / "operator_memory.csv").unlink()
+    else:
+        execute(folder, "DROP TABLE OP_MEMORY")
+    for profiled in (True, False):
+        stated["config"]["common_config"]["profile_memory"] = profiled
+        info.write_text(json.dumps(stated))
+        assert ("allocations-missing" in codes(load(folder))) == profiled
+
+
+def test_a_database_without_the_tasks_of_its_collectives(tmp_path: Path) -> None:
+    folder = small().database(tmp_path)
+    assert "columns-missing" not in codes(load(folder))
+    execute(folder, "DROP TABLE COMMUNICATION_TASK_INFO")
+    (text,) = [finding.message for finding in load(folder).quality if finding.code == "columns-missing"]
+    assert text.endswith(": COMMUNICATION_TASK_INFO")
+    execute(folder, "DELETE FROM COMMUNICATION_OP")
+    assert "columns-missing" not in codes(load(folder))
+
+
+@pytest.mark.parametrize("content", ["[]", "\ufeff[ ]\n", '{"traceEvents": []}'])
+def test_a_text_without_events(tmp_path: Path, content: str) -> None:
+    path = small().text(tmp_path) / OUTPUT / "trace_view.json"
+    path.write_text(content)
+    assert refusal(path).startswith(f"{path}: the list of events is empty")
+
+
 def test_a_mark_on_the_device_is_no_kernel(tmp_path: Path) -> None:
     path = small().text(tmp_path) / OUTPUT / "trace_view.json"
     events = json.loads(path.read_text())
@@ -232,6 +265,14 @@ def test_a_database_of_an_older_version(tmp_path: Path) -> None:
         connection.commit()
     queue = load(recordings[0]).to_pandas().query("category in ['enqueue', 'dequeue']")
     assert queue["kind"].tolist() == ["runtime"] * 6
+
+
+def execute(folder: Path, statement: str) -> None:
+    """Change the database in a folder."""
+    (path,) = folder.rglob("*.db")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
 
 
 def files_in(folder: Path) -> set[str]:

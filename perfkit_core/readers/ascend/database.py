@@ -50,6 +50,7 @@ _TIMES: Final = {"startNs", "timestampNs", "timestamp", "timeStamp"}
 _STRINGS: Final = "STRING_IDS"
 _IS_SMALL: Final = re.compile(r"STRING_IDS|ENUM_\w+|RANK_DEVICE_MAP|NPU_INFO|META_DATA")
 _SUMS: Final = frozenset({"OVERLAP_ANALYSIS", "STEP_TIME", "SESSION_TIME_INFO"})
+_PARTS_TABLE: Final = "COMMUNICATION_TASK_INFO"
 _PARTS: Final = {"id": "globalTaskId", "part_type": "taskType", "source": "srcRank", "target": "dstRank",
                  "transport": "transportType", "bytes": "size", "data": "dataType", "link": "linkType"}  # fmt: skip
 Labels = Callable[[str, str], Label]
@@ -171,7 +172,7 @@ class AscendDatabase:
             )
             lost.append(Finding("missing-rows", text))
         if self._absent:
-            text = message("the database lacks these columns, so their values are unknown: {names:list}",
+            text = message("the database lacks these tables or columns, so their values are unknown: {names:list}",
                            names=self._absent)  # fmt: skip
             lost.append(Finding("columns-missing", text, note=True))
         if self._damaged_texts:
@@ -235,7 +236,7 @@ class AscendDatabase:
         cells = self._timed("TASK", keys)
         kernels = self._columns("COMPUTE_TASK_INFO", {"id": "globalTaskId", "name": "name"})
         title = first_match(cells["id"], kernels["id"], kernels["name"])
-        parts = self._columns("COMMUNICATION_TASK_INFO", _PARTS)
+        parts = self._columns(_PARTS_TABLE, _PARTS)
         for details in (kernels, parts):
             self._refer("TASK", details["id"], cells["id"])
         part = first_match(cells["id"], parts["id"], np.arange(len(parts["id"])))
@@ -262,7 +263,9 @@ class AscendDatabase:
                 "count": "count", "group": "groupName"}  # fmt: skip
         sizes = {name: str(len(ranks)) for name, (_, ranks) in groups(self.metadata).items()}
         cells = self._timed("COMMUNICATION_OP", keys | {"id": "opId"})
-        parts = self._columns("COMMUNICATION_TASK_INFO", {"whole": "opId"})
+        if len(cells["id"]) and _PARTS_TABLE not in self._database.columns:
+            self._absent.append(_PARTS_TABLE)
+        parts = self._columns(_PARTS_TABLE, {"whole": "opId"})
         self._refer("COMMUNICATION_OP", parts["whole"], cells["id"])
         # the device is that of the tasks with the same connection
         tasks = self._columns("TASK", {"correlation": "connectionId", "device": "deviceId"})

@@ -152,6 +152,12 @@ def completed(
             undescribed,
         )
         findings.append(Finding("kernels-without-rows", text))
+    if tables.complete and meta.options.get("profile_memory") and not tables.allocations:
+        text = message(
+            "allocations were recorded (profile_memory), but their table is missing or empty: operator_memory.csv, or "
+            "OP_MEMORY in the database"
+        )
+        findings.append(Finding("allocations-missing", text))
     columns = recorded.columns
     if one_of(columns["category"], ENQUEUE).any() and not one_of(columns["kind"], *schema.DEVICE_WORK).any():
         text = message(
