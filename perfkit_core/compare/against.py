@@ -18,8 +18,8 @@ import pandas as pd
 from perfkit_core.base.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.compare import explanation, statistics
 from perfkit_core.compare.attribute.causes import by_layer, causes, explained, grouped, largest_first, waterfall
-from perfkit_core.compare.pair import CompareOptions, Pair, pair
-from perfkit_core.compare.report import COLUMNS, labels, nullable, report_of, rows, source_of
+from perfkit_core.compare.pair import CompareOptions, Pair, pair_on_clock
+from perfkit_core.compare.report import COLUMNS, labels, nullable, report_of, rows, source_of, tables_of
 from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.trace.model.report_data import Report, Section, declared
 from perfkit_core.trace.model.trace import Trace
@@ -128,10 +128,10 @@ def against_report(sides: Sides, earlier: Sides, options: CompareOptions, names:
     new_causes and new_layers. ``data["new"]`` holds the last three. Raises UsageError for options that do not apply.
     """
     runs = on_one_clock([*sides, *earlier])
-    sides, earlier = (runs[0], runs[1]), (runs[2], runs[3])
-    now, before = pair(*sides, options), pair(*earlier, replace(options, conditions=()))
-    why = explanation.explained(now)
-    trees = explanation.explained(before).attribution, why.attribution
+    now = pair_on_clock(runs[0], runs[1], options)
+    before = pair_on_clock(runs[2], runs[3], replace(options, conditions=()))
+    tables = tables_of(now)
+    trees = tables_of(before).attribution, tables.attribution
     step, by_cause, layers = change(before, now), new_causes(*trees), new_layers(*trees)
     step_table = None
     if step is not None:
@@ -140,9 +140,9 @@ def against_report(sides: Sides, earlier: Sides, options: CompareOptions, names:
             "difference_ns": step.change, "low_ns": step.low, "high_ns": step.high, "noise_ns": step.noise,
         }  # fmt: skip
         step_table = nullable(row)
-    report = report_of(now, sides, names, why)
+    report = report_of(now, tables, names)
     old_names = [say("earlier {side}", side=say(side)) for side in SIDES]
-    old_sources = (source_of(*source) for source in zip(earlier, old_names, labels(earlier), strict=True))
+    old_sources = (source_of(*source) for source in zip(before.runs, old_names, labels(before.runs), strict=True))
 
     first, last = (0 if tree.empty else int(tree["difference_ns"].iloc[0]) for tree in trees)
     ends = (say("difference before"), first), (say("difference now"), last)

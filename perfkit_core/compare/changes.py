@@ -20,8 +20,7 @@ from perfkit_core.causes.segments import COMPUTE
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.attribute.causes import KERNEL, by_layer, grouped, of_operators, unlike, with_path
 from perfkit_core.compare.attribute.leaves import CATEGORY, NO_LAYER, OUTSIDE, UNLAUNCHED
-from perfkit_core.compare.comparison import different_devices
-from perfkit_core.compare.explanation import Explained
+from perfkit_core.compare.comparison import Comparison, different_devices
 from perfkit_core.compare.headline import bare_kernel
 from perfkit_core.compare.noise import ASSUMED, ON_DEVICE, ON_HOST, band_of_equal_runs
 from perfkit_core.compare.pair import Pair
@@ -56,14 +55,14 @@ def relative_noise(result: Pair) -> dict[str, float]:
     return {"host": host, "device": host}
 
 
-def changes(result: Pair, why: Explained, operators: pd.DataFrame) -> pd.DataFrame:
+def changes(result: Pair, tables: Comparison) -> pd.DataFrame:
     """Return the causes to name, the largest first, with the columns of
-    :func:`~perfkit_core.compare.attribute.causes.grouped`. A cause is left out if ``operators``, the table beside it,
-    has its operator with a difference in the other direction. Nothing is named if the runs have no work in common."""
-    tree = why.attribution
-    rows = grouped(why.causes, [tree])
+    :func:`~perfkit_core.compare.attribute.causes.grouped`. A cause is left out if the table of operators beside it has
+    its operator with a difference in the other direction. Nothing is named if the runs have no work in common."""
+    tree = tables.attribution
+    rows = grouped(tables.causes, [tree])
     statistics = result.steps or (result.per_call and result.per_call[1])
-    if rows.empty or statistics is None or (result.steps is None and unlike(of_operators(why.causes))):
+    if rows.empty or statistics is None or (result.steps is None and unlike(of_operators(tables.causes))):
         return rows[:0]
     # Copies and communication wait for others, as the host does.
     computing = (rows["category"] == COMPUTE) & (rows["place"] == "device")
@@ -87,7 +86,7 @@ def changes(result: Pair, why: Explained, operators: pd.DataFrame) -> pd.DataFra
     least = np.where(computing, _SMALLEST, _SMALLEST_ON_HOST) if differs else _NOTABLE
     named = (size > least * step) & (beyond | (differs & (size > _NOTABLE * step)))
     at = zip(rows["operator"].where(rows["category"].isin(BUSY)), rows["place"], rows["difference_ns"], strict=True)
-    agrees = np.array([not _contradicted(*cause, operators) for cause in at], np.bool_)
+    agrees = np.array([not _contradicted(*cause, tables.operators) for cause in at], np.bool_)
     named &= agrees
     # Without a larger cause, most of the difference would be in the row of everything else.
     named |= agrees & (size > size[named].max())
@@ -115,10 +114,10 @@ def _contradicted(operator: str, place: str, difference_ns: int, operators: pd.D
     return int(operators.loc[operators["name"] == operator, measure].sum()) * difference_ns < 0
 
 
-def sentences(result: Pair, why: Explained) -> Iterator[Message]:
+def sentences(result: Pair, tables: Comparison) -> Iterator[Message]:
     """Yield what changed: the time by category, the layers with the largest changes in both directions, and exact
     changes of the numbers of calls."""
-    statistics, tree = result.steps or (result.per_call and result.per_call[1]), why.attribution
+    statistics, tree = result.steps or (result.per_call and result.per_call[1]), tables.attribution
     if tree.empty or statistics is None:
         return
     parts = tree[tree["level"] == CATEGORY]
@@ -135,7 +134,7 @@ def sentences(result: Pair, why: Explained) -> Iterator[Message]:
     ]
     if differing and _may_differ(statistics, result):
         yield message("By category: {parts:parts}.", parts=differing)
-    shares = of_operators(why.causes)
+    shares = of_operators(tables.causes)
     if shares is not None and unlike(shares):
         text = mark("Operators launched {base:ratio} of the device time in base, and {other:ratio} in other, as far as "
                     "recorded, so kernels are compared instead of operators.")  # fmt: skip

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -43,40 +44,69 @@ _STATISTICS: Final[Mapping[str, Callable[[IntArray], int]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+Captures = tuple[tuple[Trace, ...], tuple[Trace, ...]]
+"""The captures of base and of other."""
+
+
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Two runs side by side. A difference is other minus base. If ``per_step`` is true, times and calls are means per
-    step; otherwise they are sums over the whole recording. The properties are computed on each access.
+    step; otherwise they are sums over the whole recording. Each table is computed on its first use.
 
+    - ``alignment``: the corresponding parts of the runs, of which all tables are made.
+    - ``captures``: the captures of base and of other; ``base`` and ``other`` contain all of them.
     - ``step_time``: one row per statistic. Columns: statistic, base_ns, other_ns, difference_ns, change_ratio.
     - ``phases``: host time. Columns: phase, base_calls, other_calls, base_ns, other_ns, difference_ns, change_ratio.
     - ``overview``: the columns of ``phases``, but kind and place instead of phase.
     - ``operators``: name; found ("both", "base only", …); base_calls, other_calls; cpu_ns and device_ns with the
       prefixes ``base_``, ``other_`` and ``difference_``.
-    - ``alignment``: the corresponding parts of the runs, of which all tables are made.
-    - ``captures``: the captures of base and of other; ``base`` and ``other`` contain all of them.
+    - ``attribution``: the tree of the difference (:func:`~perfkit_core.compare.attribute.attribute.attribute`).
+    - ``causes``: its rows summed by cause (:func:`~perfkit_core.compare.attribute.causes.causes`).
     """
 
-    base: Trace
-    other: Trace
-    per_step: bool
-    step_time: pd.DataFrame
-    phases: pd.DataFrame
-    overview: pd.DataFrame
-    operators: pd.DataFrame
     alignment: Alignment
-    captures: tuple[tuple[Trace, ...], tuple[Trace, ...]]
+    captures: Captures
+
+    @property
+    def base(self) -> Trace:
+        return self.alignment.traces[0]
+
+    @property
+    def other(self) -> Trace:
+        return self.alignment.traces[1]
+
+    @property
+    def per_step(self) -> bool:
+        return self.alignment.per_step
 
     @property
     def matched_share(self) -> dict[str, dict[str, float | None]]:
         """Share of the time with a counterpart: side → "cpu", "device" or "step" → share, None without time."""
         return self.alignment.matched
 
-    @property
+    @cached_property
+    def step_time(self) -> pd.DataFrame:
+        steps = [step_windows(trace).dur_ns for trace in self.alignment.traces] if self.per_step else []
+        statistics = [[name, *map(f, steps)] for name, f in _STATISTICS.items()] if steps else []
+        return with_difference(pd.DataFrame(statistics, columns=["statistic", "base_ns", "other_ns"]))
+
+    @cached_property
+    def phases(self) -> pd.DataFrame:
+        return _of_view(self.alignment, step_phases.VIEW, ["phase"], "total_cpu_ns")
+
+    @cached_property
+    def overview(self) -> pd.DataFrame:
+        return _of_view(self.alignment, overview.VIEW, ["kind", "place"], "time_ns")
+
+    @cached_property
+    def operators(self) -> pd.DataFrame:
+        return _operators(self.alignment)
+
+    @cached_property
     def attribution(self) -> pd.DataFrame:
         return attribute(self.alignment)
 
-    @property
+    @cached_property
     def causes(self) -> pd.DataFrame:
         return causes(self.attribution)
 
@@ -102,25 +132,7 @@ def compare(
     and UsageError if the runs have no step kind in common.
     """
     captures = on_one_clock(of_one_kind([captures_of(base), captures_of(other)]))
-    return tables(align(*map(pooled, captures)), (tuple(captures[0]), tuple(captures[1])))
-
-
-def tables(alignment: Alignment, captures: tuple[tuple[Trace, ...], tuple[Trace, ...]]) -> Comparison:
-    """Return the tables of two aligned runs. ``captures`` are those of base and of other."""
-    traces = alignment.traces
-    steps = [step_windows(trace).dur_ns for trace in traces] if alignment.per_step else []
-    statistics = [[name, *map(f, steps)] for name, f in _STATISTICS.items()] if steps else []
-    operators = _operators(alignment)
-    return Comparison(
-        *traces,
-        alignment.per_step,
-        with_difference(pd.DataFrame(statistics, columns=["statistic", "base_ns", "other_ns"])),
-        _of_view(alignment, step_phases.VIEW, ["phase"], "total_cpu_ns"),
-        _of_view(alignment, overview.VIEW, ["kind", "place"], "time_ns"),
-        operators,
-        alignment,
-        captures,
-    )
+    return Comparison(align(pooled(captures[0]), pooled(captures[1])), (tuple(captures[0]), tuple(captures[1])))
 
 
 def _of_view(alignment: Alignment, view: View, keys: list[str], time: str) -> pd.DataFrame:

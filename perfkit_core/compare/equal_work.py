@@ -49,10 +49,12 @@ class Repeated:
 
 
 def repeated(base: Trace, other: Trace) -> Repeated | None:
-    """Return what both recordings repeat evenly, None if they have little in common. The ratio of its calls is the
-    usual one: the median over all names that both have, weighted by their time. So a kernel that one run calls less
-    often in the same work is not chosen."""
+    """Return what both recordings repeat evenly, None if they have little in common, or if both have steps. The ratio
+    of its calls is the usual one: the median over all names that both have, weighted by their time. So a kernel that
+    one run calls less often in the same work is not chosen."""
     traces = base, other
+    if all(len(step_rows(trace)) for trace in traces):
+        return None
     on_device = all(trace.rows("kind", KERNEL).any() for trace in traces)
     masks = tuple(trace.rows("kind", KERNEL) if on_device else trace.operators for trace in traces)
     tables = [_by_name(trace, mask) for trace, mask in zip(traces, masks, strict=True)]
@@ -82,12 +84,11 @@ def repeated(base: Trace, other: Trace) -> Repeated | None:
     return Repeated(name, (per_s[0], per_s[1]), samples, windows, uneven, counts, (untold[0], untold[1]))
 
 
-def compared_windows(base: Trace, other: Trace) -> tuple[Windows, Windows]:
-    """Return the middle steps of two runs. If a run has no steps, return what lies between calls of the kernel that
+def compared_windows(base: Trace, other: Trace, unit: Repeated | None) -> tuple[Windows, Windows]:
+    """Return the middle steps of two runs. If a run has no steps, return what lies between calls of ``unit``, which
     both repeat, or else the whole recordings."""
     if all(len(step_rows(trace)) for trace in (base, other)):
         return middle_steps(base), middle_steps(other)
-    unit = repeated(base, other)
     return (whole_run(base), whole_run(other)) if unit is None else unit.windows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
@@ -11,11 +10,10 @@ import pandas as pd
 from perfkit_core.base.language.messages import SIDES, Message, Text, mark, message, say
 from perfkit_core.base.language.units import format_count
 from perfkit_core.compare import comparison
-from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
+from perfkit_core.compare.align.align import UNMATCHED, Alignment
 from perfkit_core.compare.align.fusion import SEPARATOR
-from perfkit_core.compare.attribute import attribute, leaves
-from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes
-from perfkit_core.compare.pair import Pair
+from perfkit_core.compare.attribute import leaves
+from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer
 from perfkit_core.trace.model.report_data import Chart, Section
 from perfkit_core.views.steps.step_rows import step_rows
 
@@ -51,23 +49,6 @@ _SHARES = mark(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """The explanation of a difference."""
-
-    attribution: pd.DataFrame  # The tree of :func:`~perfkit_core.compare.attribute.attribute.attribute`.
-    causes: pd.DataFrame  # The causes of the tree.
-    alignment: Alignment
-
-
-def explained(result: Pair) -> Explained:
-    """Explain the difference between the median steps of a pair, or between whole runs if one has no steps."""
-    alignment = align(*result.traces)
-    medians = None if result.steps is None else (result.steps.base, result.steps.other)
-    tree = attribute.attribute(alignment, medians)
-    return Explained(tree, causes(tree), alignment)
-
-
 def largest_causes(changes: pd.DataFrame) -> list[Message]:
     """Return the largest ``changes`` as short texts with differences, such as ``matmul, forward +3 ms``."""
     largest = changes.head(NAMED)
@@ -81,21 +62,21 @@ def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
     return Section(name, title, steps, note, say("no cause differs beyond noise"), chart=chart)
 
 
-def attribution_sections(why: Explained) -> Iterator[Section]:
+def attribution_sections(tables: comparison.Comparison) -> Iterator[Section]:
     """Yield the sections on the causes of the difference. If a side has no events, yield only an empty section."""
-    tree, title = why.attribution, say("Causes of the difference")
+    tree, title = tables.attribution, say("Causes of the difference")
     if tree.empty:
         yield Section("attribution", title, tree, empty=say("a side has no events to compare"))
         return
     parts = tree[tree["level"] == leaves.CATEGORY].rename(columns={"name": "category"})
     parts = comparison.with_difference(parts[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
-    note = say(OF_PARTS if why.alignment.per_step else _OF_RUNS)
+    note = say(OF_PARTS if tables.alignment.per_step else _OF_RUNS)
     yield Section("step_parts", say("Time by category"), parts, note)
 
-    rows, lines = why.causes, list[Text]()
-    if why.alignment.per_step:
-        base, other = map(len, why.alignment.windows)
-        base_steps, other_steps = (len(step_rows(trace)) for trace in why.alignment.traces)
+    rows, lines = tables.causes, list[Text]()
+    if tables.alignment.per_step:
+        base, other = map(len, tables.alignment.windows)
+        base_steps, other_steps = (len(step_rows(trace)) for trace in tables.alignment.traces)
         lines.append(say(
             "Mean of the steps nearest to the median: {base} of the {base_steps} steps of base, and {other} of the "
             "{other_steps} steps of other.",
@@ -108,10 +89,10 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
             "because it was launched before the recording. This work has a family, but no phase, layer or operator.",
             base=int(unlaunched["base_ns"].sum()), other=int(unlaunched["other_ns"].sum()),
         ))  # fmt: skip
-    lines += fused_operators(why.alignment)
+    lines += fused_operators(tables.alignment)
     yield Section("causes", title, rows, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=tuple(lines))
 
-    mean, layers, kernels = [say(MEAN)] if why.alignment.per_step else [], by_layer(tree), by_kernel(tree)
+    mean, layers, kernels = [say(MEAN)] if tables.alignment.per_step else [], by_layer(tree), by_kernel(tree)
     note = " ".join([*mean, say(_OF_LAYERS)]) if len(layers) else ""
     yield Section("layers", say("Difference by layer"), layers, note, say(_NO_LAYERS), SHOWN_CAUSES)
     yield Section("families", say("Difference by family"), by_family(rows), " ".join(mean), limit=SHOWN_CAUSES)

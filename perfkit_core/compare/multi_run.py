@@ -19,7 +19,7 @@ from perfkit_core.compare.align.operator_owner import Owners
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
-from perfkit_core.compare.pair import CompareOptions, Pair, pair
+from perfkit_core.compare.pair import CompareOptions, Pair, pair_on_clock
 from perfkit_core.compare.pieces import CATEGORIES, PHRASES, pieces, shared_out
 from perfkit_core.compare.statistics import pooled
 from perfkit_core.compare.windows import Windows, middle_steps, on_one_clock, whole_run
@@ -50,7 +50,7 @@ def multi_run_report(runs: Sequence[Run], options: CompareOptions) -> Report:
     pairs = []
     for index, run in enumerate(runs):
         amounts = (options.amounts[0], options.amounts[index]) if options.amounts else ()
-        pairs.append(pair(runs[0].captures, run.captures, replace(options, amounts=amounts)))
+        pairs.append(pair_on_clock(runs[0].captures, run.captures, replace(options, amounts=amounts)))
     traces = {run.name: pooled(run.captures) for run in runs}
     times = (0 if result.steps is None else result.steps.other for result in pairs)
     medians = dict(zip(traces, times, strict=True))

@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -17,11 +17,11 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import arrays, nesting
 from perfkit_core.base.language.messages import render
-from perfkit_core.compare.equal_work import Repeated, repeated
+from perfkit_core.compare.equal_work import Repeated, compared_windows, repeated
 from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
 from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, between_runs
 from perfkit_core.compare.statistics import SampleStatistics, StepSamples, of_steps, pooled, samples_of, step_statistics
-from perfkit_core.compare.windows import on_one_clock
+from perfkit_core.compare.windows import Windows, on_one_clock
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model.meta import OPERATORS_LEFT_OUT, SAMPLE, TOKEN, WORK_KEYS
@@ -97,7 +97,9 @@ class Normalised:
 class Pair:
     """The comparison of two runs. Each tuple of two items holds base and other.
 
+    - ``runs``: the captures of a side, on one clock. ``captures``: their steps.
     - ``traces``: the traces, with all captures of a side in one trace.
+    - ``windows``: what is compared of each trace.
     - ``steps``: the statistics of the steps; None if a side has no steps.
     - ``per_call``: without steps, what both repeat, and the statistics of the time from one call of it to the next.
     - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the first of sample, token
@@ -106,7 +108,9 @@ class Pair:
     - ``twice``: the sources of recordings that both sides contain.
     """
 
+    runs: tuple[tuple[Trace, ...], tuple[Trace, ...]]
     traces: tuple[Trace, Trace]
+    windows: tuple[Windows, Windows]
     captures: tuple[tuple[StepSamples, ...], tuple[StepSamples, ...]]
     steps: SampleStatistics | None
     normalised: Normalised | None
@@ -120,9 +124,13 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions)
     """Compare two runs. Each run has one capture or more. Raises UsageError for options that do not apply to the runs,
     and ValueError for a side without captures."""
     base, other = on_one_clock((base, other))
-    sides = base, other
-    traces = pooled(sides[0]), pooled(sides[1])
-    captures = tuple(map(samples_of, sides[0])), tuple(map(samples_of, sides[1]))
+    return pair_on_clock(base, other, options)
+
+
+def pair_on_clock(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions) -> Pair:
+    """Return the :func:`pair` of two runs of those that are already on one clock."""
+    traces = pooled(base), pooled(other)
+    captures = tuple(map(samples_of, base)), tuple(map(samples_of, other))
     between = between_runs(traces) if options.noise is None else Between(options.noise, GIVEN)
     samples = [[recording.step_ns for recording in side] for side in captures]
     steps = of_steps(samples[0], samples[1], between.ratio)
@@ -132,12 +140,15 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions)
     # Copies of a recording have different paths, so the events are compared.
     same = [(first, second) for first in base for second in other if len(first) and first.events.equals(second.events)]
     twice = tuple(dict.fromkeys(trace.meta.source for both in same for trace in both))
-    gate = outcomes(options.conditions, sides, limited, between.ratio, of_device)
-    per_call = None
-    if steps is None and (unit := repeated(*traces)) is not None:
+    gate = outcomes(options.conditions, (base, other), limited, between.ratio, of_device)
+    per_call, unit = None, repeated(*traces)
+    windows = compared_windows(*traces, unit)
+    if steps is not None:
+        windows = replace(windows[0], typical_ns=steps.base), replace(windows[1], typical_ns=steps.other)
+    if unit is not None:
         calls = [[np.concatenate(side)] for side in unit.samples]
         per_call = unit, step_statistics(calls[0], calls[1], np.mean, math.hypot(between.ratio, unit.uneven))
-    return Pair(traces, captures, steps, by_work, gate, between, twice, per_call)
+    return Pair((tuple(base), tuple(other)), traces, windows, captures, steps, by_work, gate, between, twice, per_call)
 
 
 def _by_work(

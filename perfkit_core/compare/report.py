@@ -12,13 +12,13 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import SIDES, mark, message, say, worded
 from perfkit_core.compare import changes, comparison, explanation, headline, memory, noise
+from perfkit_core.compare.align.align import align
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.attribute.causes import of_operators, unlike, waterfall
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import CompareOptions, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.pieces import PHRASES
 from perfkit_core.compare.statistics import SampleStatistics, StepSamples, outliers
-from perfkit_core.compare.windows import on_one_clock
 from perfkit_core.output.report.source_facts import source
 from perfkit_core.trace.model import columns
 from perfkit_core.trace.model.columns import DEVICE, HOST, Column, column, count, duration, key, share, text, words
@@ -124,8 +124,9 @@ def comparison_report(
     steps of two servers (:mod:`perfkit_core.compare.kinds_table`). Raises UsageError for options that do not apply to
     the runs.
     """
-    sides = on_one_clock([[side] if isinstance(side, Trace) else list(side) for side in (base, other)])
-    report = report_of(pair(sides[0], sides[1], options), sides, names, by=options.by)
+    sides = [[side] if isinstance(side, Trace) else side for side in (base, other)]
+    result = pair(sides[0], sides[1], options)
+    report = report_of(result, tables_of(result), names, options.by)
     if kinds is None:
         return report
     gates = [section for section in report.sections if section.name == "gate"]
@@ -133,14 +134,12 @@ def comparison_report(
     return replace(report, sections=(*gates, *declared([kinds], COLUMNS), *other_sections))
 
 
-def report_of(
-    result: Pair,
-    sides: Sequence[Sequence[Trace]],
-    names: Sequence[str] = (),
-    why: explanation.Explained | None = None,
-    by: Sequence[str] = (),
-) -> Report:
-    """Return the report on a compared pair. ``by`` has the groupings of the table memory_peak.
+def tables_of(result: Pair) -> comparison.Comparison:
+    return comparison.Comparison(align(*result.traces, result.windows), result.runs)
+
+
+def report_of(result: Pair, tables: comparison.Comparison, names: Sequence[str] = (), by: Sequence[str] = ()) -> Report:
+    """Return the report on a compared pair and its tables. ``by`` has the groupings of the table memory_peak.
 
     Keys of ``data``:
 
@@ -150,17 +149,15 @@ def report_of(
     - ``operators``: the rows of the :class:`~perfkit_core.compare.align.align.Alignment`.
     - ``normalised`` and ``gate``, only if they were computed.
     """
-    why = why or explanation.explained(result)
-    base, other = run_names = labels(sides, names)
-    tables = comparison.tables(why.alignment, (tuple(sides[0]), tuple(sides[1])))
-    named = changes.changes(result, why, tables.operators)
+    base, other = run_names = labels(result.runs, names)
+    named = changes.changes(result, tables)
     largest = explanation.largest_causes(named)
     data: dict[str, Any] = {
         "step_time": None if result.steps is None else statistics(result.steps),
-        "matched_share": why.alignment.matched_share,
-        "attribution": rows(why.causes),
-        "attribution_tree": rows(why.attribution),
-        "operators": rows(why.alignment.rows),
+        "matched_share": tables.alignment.matched_share,
+        "attribution": rows(tables.causes),
+        "attribution_tree": rows(tables.attribution),
+        "operators": rows(tables.alignment.rows),
     }
     if result.normalised is not None:
         works = (result.normalised.base, result.normalised.other)
@@ -175,13 +172,16 @@ def report_of(
         say("{name} against itself", name=base)
         if base == other
         else say("{other} against {base}", other=other, base=base),
-        tuple(source_of(*side) for side in zip(sides, SIDES, run_names, strict=True)),
-        (*declared(_sections(result, why, tables, named), COLUMNS), *memory.sections(sides[0][0], sides[1][0], by)),
+        tuple(source_of(*side) for side in zip(result.runs, SIDES, run_names, strict=True)),
+        (
+            *declared(_sections(result, tables, named), COLUMNS),
+            *memory.sections(result.runs[0][0], result.runs[1][0], by),
+        ),
         headline=headline.headline(
             result,
-            why.alignment,
+            tables.alignment,
             [
-                *changes.sentences(result, why),
+                *changes.sentences(result, tables),
                 *([message(explanation.LARGEST, causes=largest)] if largest else []),
             ],
         ),
@@ -190,13 +190,11 @@ def report_of(
     )
 
 
-def _sections(
-    result: Pair, why: explanation.Explained, tables: comparison.Comparison, named: pd.DataFrame
-) -> Iterator[Section]:
+def _sections(result: Pair, tables: comparison.Comparison, named: pd.DataFrame) -> Iterator[Section]:
     runs = dict(zip(SIDES, result.captures, strict=True))
     if result.outcomes:
         yield gate.section(gate.table(result.outcomes))
-    if not (tree := why.attribution).empty and not headline.is_incomplete(result):
+    if not (tree := tables.attribution).empty and not headline.is_incomplete(result):
         base, other = tree[["base_ns", "other_ns"]].iloc[0].tolist()
         bars = waterfall(named, ("base", base), ("other", other), explanation.DRAWN)
         yield explanation.drawn("waterfall", say("From base to other"), bars)
@@ -225,8 +223,8 @@ def _sections(
             "devices", say("Devices"), comparison.device_table([*zip(SIDES, result.traces, strict=True)]), note
         )
 
-    yield from explanation.attribution_sections(why)
-    yield from explanation.alignment_sections(why.alignment)
+    yield from explanation.attribution_sections(tables)
+    yield from explanation.alignment_sections(tables.alignment)
     of = say(explanation.PER_STEP if tables.per_step else explanation.PER_RUN)
     phases, overview, operators = (f"{say(note)} {of}" for note in _NOTES)
     none = say("no phases were recorded")

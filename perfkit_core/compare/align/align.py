@@ -25,7 +25,7 @@ from perfkit_core.compare.align.composites import composed
 from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.align.operator_owner import Owners, owner_times
-from perfkit_core.compare.equal_work import compared_windows
+from perfkit_core.compare.equal_work import compared_windows, repeated
 from perfkit_core.compare.pieces import INPUT, Pieces, pieces, shared_out
 from perfkit_core.compare.windows import Windows
 from perfkit_core.trace.model.schema import DEVICE_WORK
@@ -103,10 +103,10 @@ class Alignment:
         return {side: levels[last] for side, levels in self.matched_share.items()}
 
 
-def align(base: Trace, other: Trace) -> Alignment:
-    """Align two runs, of the same framework or of different ones."""
-    traces = (base, other)
-    windows, layers = compared_windows(base, other), match_layers(base, other)
+def align(base: Trace, other: Trace, windows: tuple[Windows, Windows] | None = None) -> Alignment:
+    """Align two runs, of the same framework or of different ones. ``windows`` are those of a pair that was compared."""
+    traces, layers = (base, other), match_layers(base, other)
+    windows = windows or compared_windows(base, other, repeated(base, other))
     operators = composed(base, other)
     sides = [items(*side) for side in zip(traces, windows, operators, layers, strict=True)]
     counts = [unit_count(window) for window in windows]

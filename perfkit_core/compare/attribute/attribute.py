@@ -14,7 +14,7 @@ If only one side has calls, the entire difference is count effect. Swapping the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
@@ -41,11 +41,11 @@ _MOST_STEPS: Final = 100_000
 """Calls per step are floats, which are converted back to fractions (calls / steps). This is the largest denominator."""
 
 
-def attribute(alignment: Alignment, medians: tuple[int, int] | None = None) -> pd.DataFrame:
+def attribute(alignment: Alignment) -> pd.DataFrame:
     """Attribute the difference between the median steps of two aligned runs, other minus base.
 
     Return a tree in preorder, with the largest differences first. The rows without children sum to the first row. The
-    table is empty if a side has no events. ``medians``: median step times (default: of all steps). Columns:
+    table is empty if a side has no events. Columns:
 
     - depth; name; parent: the row of the parent in this table, -1 at the top.
     - level: step (run if a side has no steps), category, phase, layer, family, operator, event (kernel on a device).
@@ -55,9 +55,7 @@ def attribute(alignment: Alignment, medians: tuple[int, int] | None = None) -> p
     - count_effect_ns, per_call_effect_ns: the parts of the difference. Above operators, they are sums over operators.
     - explained_ratio: cumulative share of the total difference, missing if the total is 0.
     """
-    sides, traces = list(alignment.windows), alignment.traces
-    if medians is not None:
-        sides = [replace(windows, typical_ns=median) for windows, median in zip(sides, medians, strict=True)]
+    sides, traces = alignment.windows, alignment.traces
     if not all(map(len, sides)):
         return pd.DataFrame(columns=list(COLUMNS))
     layers = alignment.layers if all(alignment.layers) else ({}, {})
@@ -93,7 +91,7 @@ class Tree:
     numbers: pd.DataFrame  # Times, calls and count effect, one row per node.
 
 
-def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
+def _table(nodes: Tree, sides: tuple[Windows, Windows], on_device: bool) -> pd.DataFrame:
     numbers, parent = nodes.numbers, nodes.parent
     difference = (numbers["other_ns"] - numbers["base_ns"]).to_numpy(np.int64)
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
