@@ -135,8 +135,7 @@ def on_device_clock(trace: Trace) -> bool:
 
 
 def on_one_clock(runs: Sequence[Sequence[Trace]]) -> list[list[Trace]]:
-    """Return the runs, each with one capture or more, without steps that cannot be compared, and with a finding of
-    the clock if it is that of the device."""
+    """Return the captures of runs without steps that cannot be compared, and with a finding of a device's clock."""
     if any(on_device_clock(trace) for run in runs for trace in run):
         return [list(run) for run in runs]
     every = [trace for run in runs for trace in run]
@@ -144,7 +143,9 @@ def on_one_clock(runs: Sequence[Sequence[Trace]]) -> list[list[Trace]]:
                 for run in runs]  # fmt: skip
     every = [trace for run in complete for trace in run]
     device = any(map(_only_enqueues, every)) and all(len(step_rows.step_rows(trace)) for trace in every)
-    return [[_compared(trace, device) for trace in run] for run in complete]
+    compared = [[_compared(trace, device) for trace in run] for run in complete]
+    before, after = (sum(len(step_rows.step_rows(trace)) for run in each for trace in run) for each in (runs, compared))
+    return compared if after == before else on_one_clock(compared)  # another run may be cut without those steps
 
 
 def _only_enqueues(trace: Trace) -> bool:

@@ -233,7 +233,7 @@ RECORDINGS = {
     "inference": ("torch/h100-qwen05b.json.gz", cut_chrome),
     "paddle": ("paddle/cpu-3.3.1/cnn_small/cycle0.json.gz", cut_chrome),
 }
-SEEDS = [(name, seed) for name in RECORDINGS for seed in (range(4) if name in ("nsys", "server") else (1,))]
+SEEDS = [(name, seed) for name in RECORDINGS for seed in (range(4) if name in ("nsys", "server") else (1, 2))]
 SEEDS += [("nsys uneven", 8), ("nsys uneven", 17), ("server prefill", 0), ("server graph", 4), ("inference", 6)]
 
 
