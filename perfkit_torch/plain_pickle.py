@@ -7,7 +7,6 @@ containers than the size of the pickle explains: an empty dictionary takes 1 byt
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
 import pickletools
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.base.runtime.compiled import compiled
+from perfkit_core.base.system.packages import no_collection
 from perfkit_core.errors import SourceError
 
 _NUMBERS: Final = ("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT")
@@ -102,14 +102,10 @@ def load(data: bytes, path: object) -> Any:
     if at >= 0:
         text = f"{path}: not read, because a pickle may run code (instruction {data[at]:#04x} at byte {at})"
         raise SourceError(text, "perfkit reads pickles that hold only dictionaries, lists, texts and numbers")
-    collects = gc.isenabled()
-    gc.disable()  # the collector would scan all new objects again and again
     try:
-        return _Unpickler(io.BytesIO(data)).load()
+        with no_collection():
+            return _Unpickler(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, TypeError,
             ValueError) as error:  # fmt: skip
         reason = f"{path}: the pickle is damaged ({type(error).__name__}: {error})"
         raise SourceError(reason, "write the file again") from None
-    finally:
-        if collects:
-            gc.enable()

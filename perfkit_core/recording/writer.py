@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from perfkit_core.base.language.units import counted
 from perfkit_core.base.system import failures, paths, processes
+from perfkit_core.base.system.packages import no_collection
 from perfkit_core.errors import UsageError
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.on_demand import OnDemand, Report
@@ -35,7 +36,6 @@ from perfkit_core.trace.model.side_tables import FRAME_SAMPLES, STEP_CLOCK, Load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import background, store
 
-Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")
 
 _MANY_CYCLES: Final = 20
@@ -144,7 +144,8 @@ class CycleWriter(Generic[Profiler]):
                 pending = store.begin(self.run_dir / store.cycle_name(meta))
                 if announced != pending:
                     store.end(announced)
-                detached = _without_gc(lambda: self._take(profiler, process_rank))
+                with no_collection():  # it would scan the millions of new objects
+                    detached = self._take(profiler, process_rank)
                 tables = {} if detached.clock is None else self._timed(detached.clock, meta)
             except BaseException as error:
                 self._lost(cycle, error, report, pending)
@@ -159,7 +160,8 @@ class CycleWriter(Generic[Profiler]):
                 if detached.background and not (cycle == 0 and self._forked_ns):
                     background.shared().submit(self.run_dir, write)
                 else:
-                    _without_gc(write)
+                    with no_collection():
+                        write()
             for callback in self._also:
                 if not isinstance(callback, WrittenCallback):
                     _called(callback, profiler)
@@ -367,13 +369,3 @@ def _warn(run_dir: Path, pid: int, demand: OnDemand | None) -> None:
     if error is not None and not hasattr(sys, "ps1"):  # an interactive session goes on after errors
         reason = f"the script failed before its profiler ended a cycle ({failures.one_line(error)})"
     failures.tell(f"a trace handler recorded nothing into {run_dir}, because {reason}", logging.WARNING)
-
-
-def _without_gc(action: Callable[[], Result]) -> Result:
-    was_on = gc.isenabled()
-    gc.disable()  # garbage collection would scan the millions of objects that the action creates
-    try:
-        return action()
-    finally:
-        if was_on:
-            gc.enable()
